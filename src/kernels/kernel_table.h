@@ -1,0 +1,128 @@
+// The one list of kernels: what each computes, on what layout, and how the build for the CPU at hand is chosen.
+//
+// Kernels work on plain pointers and strides. They do not allocate, start threads, throw or log; their callers (src/rnn) have
+// checked everything. "_ld" is the distance between rows, in elements. V = `lanes` is the vector width in elements.
+#ifndef FUSED_RNN_KERNELS_KERNEL_TABLE_H_
+#define FUSED_RNN_KERNELS_KERNEL_TABLE_H_
+
+#include <cstdint>
+
+#include "base/cpu.h"
+
+namespace fused_rnn {
+
+// c [rows, count*V] = (accumulate ? c : 0) + a [rows, K] * panels.
+// A panel holds V columns of the right-hand matrix for all K: element (k, j) at k*V + j, 64-byte aligned; `count` panels lie one
+// after another. While it computes, it fetches the same number of bytes from `prefetch` (may be null) towards the cache.
+template <typename Real>
+struct PanelGemmArgs {
+  int64_t rows, K, count;
+  const Real* a;
+  int64_t a_ld;
+  const Real* panels;
+  Real* c;
+  int64_t c_ld;
+  bool accumulate;
+  const Real* prefetch;
+};
+
+// The forward gate arithmetic of `units` hidden units for `rows` sequences at one time step.
+// Pointers are those of the first of these units; units may be any number >= 1.
+template <typename Real>
+struct CellForwardArgs {
+  int64_t rows, units;
+  // R h_{t-1}. Gate g of unit block b (V units) is at column (b*G + g)*V: panel order.
+  const Real* tile;
+  int64_t tile_ld;
+  // In: W x_t + biases (for the n gate of a GRU without bR). Gate g at column g*gate_stride. If `keep`, out: the gates after
+  // their activation, and for a GRU, as a fourth gate, the n gate's R h_{t-1} + bR.
+  Real* gates;
+  int64_t gates_ld, gate_stride;
+  bool keep;
+  const Real* bias_n;  // GRU: bR of the n gate
+  const Real* h_prev;  // GRU
+  int64_t h_prev_ld;
+  const Real* c_prev;  // LSTM
+  int64_t c_prev_ld;
+  Real* c;  // LSTM; may be c_prev
+  int64_t c_ld;
+  Real* h;
+  int64_t h_ld;
+  bool clip, clip_nan;  // LSTM
+  Real clip_min, clip_max;
+};
+
+// The backward gate arithmetic. dh = dy + tile + carry, each null where it is zero.
+template <typename Real>
+struct CellBackwardArgs {
+  int64_t rows, units;
+  const Real* tile;  // dgates_{t+1} R, unit u at column u
+  int64_t tile_ld;
+  const Real* carry;  // the part of dh that did not go through the gates of step t+1 (GRU), or dhN
+  int64_t carry_ld;
+  const Real* dy;
+  int64_t dy_ld;
+  Real* carry_out;  // GRU: z dh, what dh_{t-1} gets beside the gates; may be `carry`
+  int64_t carry_out_ld;
+  const Real* gates;  // as kept by the forward
+  int64_t gates_ld, gate_stride;
+  const Real* h;  // rnn: the step's output
+  int64_t h_ld;
+  const Real* h_prev;  // GRU
+  int64_t h_prev_ld;
+  const Real* c;  // LSTM
+  int64_t c_ld;
+  const Real* c_prev;  // LSTM
+  int64_t c_prev_ld;
+  const Real* dc;  // LSTM: dc_t from step t+1, or dcN; may be null
+  int64_t dc_ld;
+  Real* dc_out;  // LSTM: dc_{t-1}; may be `dc`
+  int64_t dc_out_ld;
+  // Gradients of the pre-activations, gate g at column g*gate_stride. LSTM: i, f, g, o. rnn: one. GRU: n' (of R h + bR inside
+  // the reset product), r, z, n, so that columns [0, 3) belong to the recurrent side and [1, 4) to the input side.
+  Real* dgates;
+  int64_t dgates_ld, dgate_stride;
+  Real* db;  // sums of dgates over rows are added here, gate g at g*dgate_stride
+  Real* unprojected;  // LSTM: receives o tanh(c); null: not wanted
+  int64_t unprojected_ld;
+  bool clip;  // LSTM
+  Real clip_min, clip_max;
+};
+
+template <typename Real>
+struct KernelTable {
+  const char* isa;
+  int lanes;
+  void (*panel_gemm)(const PanelGemmArgs<Real>&);
+  // panel (k, j) = w[j*ld + k], or w[k*ld + j], for j < columns; 0 for columns <= j < V.
+  void (*pack_panel_transposed)(const Real* w, int64_t ld, int64_t columns, int64_t K, Real* panel);
+  void (*pack_panel)(const Real* w, int64_t ld, int64_t columns, int64_t K, Real* panel);
+  // Indexed by Mode.
+  void (*cell_forward[4])(const CellForwardArgs<Real>&);
+  void (*cell_backward[4])(const CellBackwardArgs<Real>&);
+  // y[i] = f(x[i]) for i < n: the activations of the cells, for tests of their error bounds.
+  void (*sigmoid)(const Real* x, Real* y, int64_t n);
+  void (*tanh)(const Real* x, Real* y, int64_t n);
+  // Does `iterations` rounds of independent multiply-adds in registers; returns the operations (2 per multiply-add) done.
+  // `sink` receives a value that depends on all of them.
+  double (*fma_rounds)(int64_t iterations, Real* sink);
+};
+
+// The table of ActiveIsa().
+template <typename Real>
+const KernelTable<Real>& Kernels();
+
+// The tables themselves, one per build of kernels.cc.
+#define FUSED_RNN_DECLARE_TABLES(isa)                   \
+  namespace isa {                                       \
+  extern const KernelTable<float> kKernelTableFloat;    \
+  extern const KernelTable<double> kKernelTableDouble;  \
+  }
+FUSED_RNN_DECLARE_TABLES(scalar)
+FUSED_RNN_DECLARE_TABLES(avx2)
+FUSED_RNN_DECLARE_TABLES(avx512)
+#undef FUSED_RNN_DECLARE_TABLES
+
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_KERNELS_KERNEL_TABLE_H_

@@ -1,0 +1,42 @@
+// All kernels for one instruction set. The build compiles this file once per set, with FUSED_RNN_ISA naming it (scalar, avx2,
+// avx512) and the matching compiler flags. Everything is in a namespace of that name and nothing from the standard library is
+// instantiated here: an inline function compiled with AVX-512 could otherwise be the copy that the linker keeps for all.
+#include "kernels/kernel_table.h"
+
+#include "kernels/gru-inl.h"
+#include "kernels/lstm-inl.h"
+#include "kernels/panel_gemm-inl.h"
+#include "kernels/rnn_cell-inl.h"
+
+#define FUSED_RNN_STRING(token) #token
+#define FUSED_RNN_NAME(token) FUSED_RNN_STRING(token)
+
+namespace fused_rnn {
+namespace FUSED_RNN_ISA {
+namespace {
+
+template <typename Real>
+constexpr KernelTable<Real> MakeTable() {
+  return {
+      FUSED_RNN_NAME(FUSED_RNN_ISA),
+      kLanes<Real>,
+      PanelGemm<Real>,
+      PackPanelTransposed<Real>,
+      PackPanel<Real>,
+      {RnnForward<Real, ReluActivation>, RnnForward<Real, TanhActivation>, LstmForward<Real>,
+       GruForward<Real>},
+      {RnnBackward<Real, ReluActivation>, RnnBackward<Real, TanhActivation>, LstmBackward<Real>,
+       GruBackward<Real>},
+      MapArray<Real, Sigmoid<Real>>,
+      MapArray<Real, Tanh<Real>>,
+      FmaRounds<Real>,
+  };
+}
+
+}  // namespace
+
+const KernelTable<float> kKernelTableFloat = MakeTable<float>();
+const KernelTable<double> kKernelTableDouble = MakeTable<double>();
+
+}  // namespace FUSED_RNN_ISA
+}  // namespace fused_rnn

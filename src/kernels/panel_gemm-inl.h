@@ -1,0 +1,162 @@
+// The product of a few rows with packed panels: the inner loop of every recurrent step. Compiled once per instruction set (see
+// kernels.cc).
+//
+// A tile of MR rows x NV panels of V columns stays in registers for a whole pass over k: MR*NV accumulators, NV vectors of the
+// panels, one broadcast element of `a`. Per k that is MR + NV loads for MR*NV multiply-adds.
+#ifndef FUSED_RNN_KERNELS_PANEL_GEMM_INL_H_
+#define FUSED_RNN_KERNELS_PANEL_GEMM_INL_H_
+
+#include "kernels/kernel_table.h"
+#include "kernels/vec-inl.h"
+
+namespace fused_rnn {
+namespace FUSED_RNN_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kAccumulators = 28;  // of 32 registers
+#elif defined(__AVX2__)
+constexpr int kAccumulators = 12;  // of 16 registers
+#else
+constexpr int kAccumulators = 8;  // of 16 registers; without FMA a product needs a register too
+#endif
+constexpr int kMaxRows = kAccumulators / 2;
+
+// Elements of k in one pass: a pair of panels of this length and the rows of `a` stay in the second-level cache while all row
+// tiles use them.
+constexpr int64_t kPassK = 1024;
+
+// One tile over k in [0, K). panel_ld: distance of panels.
+template <typename Real, int MR, int NV>
+void Tile(int64_t K, const Real* a, int64_t a_ld, const Real* panels, int64_t panel_ld, Real* c,
+          int64_t c_ld, bool accumulate, const Real* prefetch) {
+  constexpr int V = kLanes<Real>;
+  Vec<Real> acc[MR][NV];
+#pragma GCC unroll 32
+  for (int r = 0; r < MR; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      acc[r][v] = accumulate ? LoadAll(c + r * c_ld + v * V) : Vec<Real>{};
+    }
+  }
+  // Rows are addressed as base + {0, 1, 2} * ld with a base for every third row: MR pointers would not fit the registers.
+  constexpr int kBases = (MR + 2) / 3;
+  const Real* base[kBases];
+#pragma GCC unroll 32
+  for (int i = 0; i < kBases; ++i) base[i] = a + 3 * i * a_ld;
+  for (int64_t k = 0; k < K; ++k) {
+    Vec<Real> b[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      b[v] = LoadAll(panels + v * panel_ld + k * V);
+      if (prefetch != nullptr) __builtin_prefetch(prefetch + v * panel_ld + k * V, 0, 2);
+    }
+#pragma GCC unroll 32
+    for (int r = 0; r < MR; ++r) {
+      const Vec<Real> element = Broadcast(base[r / 3][(r % 3) * a_ld + k]);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) acc[r][v] = element * b[v] + acc[r][v];
+    }
+  }
+#pragma GCC unroll 32
+  for (int r = 0; r < MR; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) StoreAll(c + r * c_ld + v * V, acc[r][v]);
+  }
+}
+
+template <typename Real>
+using TileFunction = void (*)(int64_t, const Real*, int64_t, const Real*, int64_t, Real*, int64_t,
+                              bool, const Real*);
+
+// The tile of `rows` rows, 1 <= rows <= MR.
+template <typename Real, int MR, int NV>
+inline TileFunction<Real> SelectTile(int64_t rows) {
+  if constexpr (MR > 1) {
+    if (rows < MR) return SelectTile<Real, MR - 1, NV>(rows);
+  }
+  return Tile<Real, MR, NV>;
+}
+
+// NV adjacent panels, all rows.
+template <typename Real, int NV>
+void PanelGroup(const PanelGemmArgs<Real>& args, int64_t panel) {
+  constexpr int V = kLanes<Real>;
+  // Row tiles of equal height: 20 rows are 10 + 10, not 14 + 6.
+  const int64_t tiles = (args.rows + kMaxRows - 1) / kMaxRows;
+  const int64_t panel_ld = args.K * V;
+  for (int64_t k = 0; k < args.K; k += kPassK) {
+    const int64_t length = args.K - k < kPassK ? args.K - k : kPassK;
+    const int64_t offset = panel * panel_ld + k * V;
+    const Real* prefetch = args.prefetch != nullptr ? args.prefetch + offset : nullptr;
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t row = args.rows * t / tiles;
+      const int64_t rows = args.rows * (t + 1) / tiles - row;
+      SelectTile<Real, kMaxRows, NV>(rows)(length, args.a + row * args.a_ld + k, args.a_ld,
+                                           args.panels + offset, panel_ld,
+                                           args.c + row * args.c_ld + panel * V, args.c_ld,
+                                           args.accumulate || k > 0, t == 0 ? prefetch : nullptr);
+    }
+  }
+}
+
+template <typename Real>
+void PanelGemm(const PanelGemmArgs<Real>& args) {
+  int64_t panel = 0;
+  for (; panel + 2 <= args.count; panel += 2) PanelGroup<Real, 2>(args, panel);
+  if (panel < args.count) PanelGroup<Real, 1>(args, panel);
+}
+
+// panel (k, j) = w[j*ld + k]
+template <typename Real>
+void PackPanelTransposed(const Real* w, int64_t ld, int64_t columns, int64_t K, Real* panel) {
+  constexpr int V = kLanes<Real>;
+  if (columns == V) {
+    for (int64_t k = 0; k < K; ++k) {
+#pragma GCC unroll 16
+      for (int j = 0; j < V; ++j) panel[k * V + j] = w[j * ld + k];
+    }
+    return;
+  }
+  for (int64_t k = 0; k < K; ++k) {
+    for (int j = 0; j < V; ++j) panel[k * V + j] = j < columns ? w[j * ld + k] : Real(0);
+  }
+}
+
+// panel (k, j) = w[k*ld + j]
+template <typename Real>
+void PackPanel(const Real* w, int64_t ld, int64_t columns, int64_t K, Real* panel) {
+  constexpr int V = kLanes<Real>;
+  const int some = static_cast<int>(columns);
+  for (int64_t k = 0; k < K; ++k) {
+    StoreAll(panel + k * V, some == V ? LoadAll(w + k * ld) : LoadSome(w + k * ld, some));
+  }
+}
+
+// Enough independent accumulators to fill two multiply-add pipes at a latency of 4 or 5 cycles.
+template <typename Real>
+double FmaRounds(int64_t iterations, Real* sink) {
+  constexpr int kChains = 12;
+  constexpr int kUnroll = 16;
+  Vec<Real> acc[kChains];
+  for (int i = 0; i < kChains; ++i) acc[i] = Broadcast<Real>(Real(1) + i);
+  Vec<Real> x = Broadcast<Real>(Real(0.5)), y = Broadcast<Real>(Real(0.25));
+  for (int64_t n = 0; n < iterations; ++n) {
+    asm volatile("" : "+x"(x), "+x"(y));  // keeps the rounds from being folded into one
+#pragma GCC unroll 16
+    for (int u = 0; u < kUnroll; ++u) {
+#pragma GCC unroll 12
+      for (int i = 0; i < kChains; ++i) acc[i] = acc[i] * x + y;
+    }
+  }
+  Vec<Real> sum{};
+  for (int i = 0; i < kChains; ++i) sum += acc[i];
+  *sink = sum[0];
+  return 2.0 * kUnroll * kChains * kLanes<Real> * static_cast<double>(iterations);
+}
+
+}  // namespace
+}  // namespace FUSED_RNN_ISA
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_KERNELS_PANEL_GEMM_INL_H_

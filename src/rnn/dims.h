@@ -1,0 +1,33 @@
+// Sizes that follow from a Problem. All in elements.
+#ifndef FUSED_RNN_RNN_DIMS_H_
+#define FUSED_RNN_RNN_DIMS_H_
+
+#include "fused_rnn/rnn.h"
+
+namespace fused_rnn {
+
+struct Dims : Problem {
+  // Checks the problem; throws Error that names the field, what was expected and what came.
+  explicit Dims(const Problem& problem);
+
+  bool lstm() const { return mode == Mode::kLstm; }
+  bool gru() const { return mode == Mode::kGru; }
+  bool projected() const { return P > 0; }
+  bool half() const { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+  int64_t G;  // gates
+  int64_t S;  // size of h and, per direction, of y
+  // Values per hidden unit and step that the forward keeps in the reserve: the activated gates, and for a GRU R h + bR of the n
+  // gate. A simple RNN keeps none: its derivative follows from its output.
+  int64_t kept_gates;
+  // Gradients per hidden unit and step that the backward forms (see CellBackwardArgs::dgates).
+  int64_t grad_gates;
+  // Dropout acts between layers.
+  bool drops;
+
+  int64_t InputSize(int64_t l) const { return l == 0 ? I : D * S; }
+};
+
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_RNN_DIMS_H_

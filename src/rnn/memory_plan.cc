@@ -1,0 +1,78 @@
+#include "rnn/memory_plan.h"
+
+namespace fused_rnn {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+// Bytes of an element as computed with: the half types are computed in float32.
+int64_t ElementBytes(const Dims& dims) { return dims.dtype == DType::kFloat64 ? 8 : 4; }
+
+}  // namespace
+
+Region RegionPlan::Add(int64_t bytes) {
+  const Region region{bytes_, bytes};
+  regions_.push_back(region);
+  bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment + gap_;
+  return region;
+}
+
+ReservePlan::ReservePlan(const Dims& dims, int64_t gap) : RegionPlan(gap) {
+  const int64_t e = ElementBytes(dims), rows = dims.T * dims.N, LD = dims.L * dims.D;
+  const int64_t between = (dims.L - 1) * rows * dims.D * dims.S;
+  gates = Add(e * LD * rows * dims.kept_gates * dims.H);
+  c = Add(dims.lstm() ? e * LD * rows * dims.H : 0);
+  y = Add(e * between);
+  mask = Add(dims.drops ? between : 0);
+}
+
+ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap)
+    : RegionPlan(gap),
+      recurrent{dims.H, dims.G, dims.S, V},
+      projection{dims.P, 1, dims.H, V} {
+  const int64_t e = ElementBytes(dims), rows = dims.T * dims.N, D = dims.D;
+  const int64_t GH = dims.G * dims.H, NH = dims.N * dims.H, out = rows * D * dims.S;
+  const bool packs = dims.variable_length;
+  bias = Add(e * D * (GH + dims.H));
+  panels = Add(e * D * recurrent.size());
+  projection_panels = Add(e * D * projection.size());
+  gates = Add(training && dims.kept_gates > 0 ? 0 : e * D * rows * GH);
+  c = Add(!training && dims.lstm() ? e * D * NH : 0);
+  unprojected = Add(dims.projected() ? e * D * NH : 0);
+  dropped = Add(training && dims.drops ? e * out : 0);
+  for (int64_t i = 0; i < 2; ++i) y[i] = Add(!training && dims.L > i + 1 ? e * out : 0);
+  x = Add(packs ? e * rows * dims.I : 0);
+  y_top = Add(packs ? e * out : 0);
+  h0 = Add(packs ? e * D * dims.N * dims.S : 0);
+  c0 = Add(packs && dims.lstm() ? e * D * NH : 0);
+}
+
+BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
+    : RegionPlan(gap),
+      recurrent{dims.S, 1, dims.G * dims.H, V},
+      projection{dims.projected() ? dims.H : 0, 1, dims.P, V} {
+  const int64_t e = ElementBytes(dims), rows = dims.T * dims.N, D = dims.D;
+  const int64_t NH = dims.N * dims.H, NS = dims.N * dims.S, out = rows * D * dims.S;
+  const bool packs = dims.variable_length;
+  panels = Add(e * D * recurrent.size());
+  projection_panels = Add(e * D * projection.size());
+  dgates = Add(e * D * rows * dims.grad_gates * dims.H);
+  db = Add(e * D * dims.grad_gates * dims.H);
+  dc = Add(dims.lstm() ? e * D * NH : 0);
+  carry = Add(dims.gru() ? e * D * NH : 0);
+  dh = Add(e * D * rows * dims.P);
+  unprojected = Add(dims.projected() ? e * D * rows * dims.H : 0);
+  h_prev = Add(e * rows * dims.S);
+  dropped = Add(dims.drops ? e * out : 0);
+  for (int64_t i = 0; i < 2; ++i) dy[i] = Add(dims.L > i + 1 ? e * out : 0);
+  x = Add(packs ? e * rows * dims.I : 0);
+  dx = Add(packs ? e * rows * dims.I : 0);
+  y_top = Add(packs ? e * out : 0);
+  dy_top = Add(packs ? e * out : 0);
+  h0 = Add(packs ? e * D * NS : 0);
+  dhN = Add(packs ? e * D * NS : 0);
+  c0 = Add(packs && dims.lstm() ? e * D * NH : 0);
+  dcN = Add(packs && dims.lstm() ? e * D * NH : 0);
+}
+
+}  // namespace fused_rnn

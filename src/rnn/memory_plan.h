@@ -1,0 +1,93 @@
+// Sizes and places of everything in the workspace and the reserve. The size queries and the passes read the same plan.
+#ifndef FUSED_RNN_RNN_MEMORY_PLAN_H_
+#define FUSED_RNN_RNN_MEMORY_PLAN_H_
+
+#include <vector>
+
+#include "rnn/dims.h"
+#include "rnn/panel_layout.h"
+
+namespace fused_rnn {
+
+// Part of a buffer; in bytes, 64-byte aligned.
+struct Region {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+
+  template <typename T>
+  T* In(void* buffer) const {
+    return reinterpret_cast<T*>(static_cast<char*>(buffer) + offset);
+  }
+  template <typename T>
+  const T* In(const void* buffer) const {
+    return reinterpret_cast<const T*>(static_cast<const char*>(buffer) + offset);
+  }
+};
+
+// Lays regions one after another. `gap` bytes are left before, between and after them (tests put guard patterns there).
+class RegionPlan {
+ public:
+  explicit RegionPlan(int64_t gap) : gap_(gap), bytes_(gap) {}
+  Region Add(int64_t bytes);
+  int64_t bytes() const { return bytes_; }
+  const std::vector<Region>& regions() const { return regions_; }
+
+ private:
+  int64_t gap_, bytes_;
+  std::vector<Region> regions_;
+};
+
+// The shapes below use rows = sum of the lengths (planned as T*N), Rf and Wpf = packed panels of one direction.
+// "[D]" in front of a shape: one after another for each direction.
+
+struct ReservePlan : RegionPlan {
+  ReservePlan(const Dims& dims, int64_t gap = 0);
+  Region gates;  // [L][D] [rows, kept_gates*H]
+  Region c;      // [L][D] [rows, H], LSTM
+  Region y;      // [L-1] [rows, D*S]: outputs of the layers below the last, undropped
+  Region mask;   // [L-1] [rows, D*S] bytes: 1 = kept; with dropout
+};
+
+struct ForwardPlan : RegionPlan {
+  ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap = 0);
+  PanelLayout recurrent, projection;  // R [S -> G*H], Wp [H -> P]
+  Region bias;                        // [D] [G*H + H]: input bias, then bR of a GRU's n gate
+  Region panels;                      // [D] recurrent
+  Region projection_panels;           // [D] projection
+  Region gates;                       // [D] [rows, G*H], where the reserve does not keep them
+  Region c;                           // [D] [N, H], inference of an LSTM
+  Region unprojected;                 // [D] [N, H]: o tanh(c) before the projection
+  Region dropped;                     // [rows, D*S]: the dropped output of the layer below; with dropout
+  Region y[2];                        // [rows, D*S]: outputs of the layers below the last, by turns; inference
+  // With lengths: packed copies.
+  Region x;      // [rows, I]
+  Region y_top;  // [rows, D*S]
+  Region h0;     // [D] [N, S]
+  Region c0;     // [D] [N, H]
+};
+
+struct BackwardPlan : RegionPlan {
+  BackwardPlan(const Dims& dims, int64_t V, int64_t gap = 0);
+  PanelLayout recurrent, projection;  // R^T [G*H -> S], Wp^T [P -> H]
+  Region panels;                      // [D] recurrent
+  Region projection_panels;           // [D] projection
+  Region dgates;                      // [D] [rows, grad_gates*H]
+  Region db;                          // [D] [grad_gates*H]
+  Region dc;                          // [D] [N, H], LSTM
+  Region carry;                       // [D] [N, H], GRU
+  Region dh;                          // [D] [rows, P]: gradients of h; projected
+  Region unprojected;                 // [D] [rows, H]: o tanh(c); projected
+  Region h_prev;                      // [rows, S]: h_{t-1} of every row, of one direction at a time
+  Region dropped;                     // [rows, D*S], as in the forward
+  Region dy[2];                       // [rows, D*S]: gradients of the outputs of the layers below the last, by turns
+  // With lengths: packed copies.
+  Region x, dx;  // [rows, I]
+  Region y_top;  // [rows, D*S]
+  Region dy_top;
+  Region h0, dhN;  // [D] [N, S]
+  Region c0, dcN;  // [D] [N, H]
+};
+
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_RNN_MEMORY_PLAN_H_

@@ -1,0 +1,94 @@
+// The entry points of rnn.h: checks, plans, and the choice of element type.
+#include "fused_rnn/rnn.h"
+
+#include "base/check.h"
+#include "base/cpu.h"
+#include "base/team.h"
+#include "kernels/kernel_table.h"
+#include "rnn/param_layout.h"
+#include "rnn/passes.h"
+
+namespace fused_rnn {
+namespace {
+
+Dims Checked(const Problem& problem) {
+  const Dims dims(problem);
+  FUSED_RNN_CHECK(!dims.half(), "dtype: expected float32 or float64, got a 16-bit type");
+  return dims;
+}
+
+int64_t LanesFor(const Dims& dims) {
+  return dims.dtype == DType::kFloat64 ? Kernels<double>().lanes : Kernels<float>().lanes;
+}
+
+// A null pointer is allowed where the tensor has no element.
+void CheckPointer(const char* name, const void* pointer, int64_t elements) {
+  FUSED_RNN_CHECK(pointer != nullptr || elements == 0, "%s: expected %lld elements, got null", name,
+                  static_cast<long long>(elements));
+}
+
+template <typename Args>
+void CheckInputs(const Dims& dims, const Args& args) {
+  const int64_t LDN = dims.L * dims.D * dims.N;
+  CheckPointer("x", args.x, dims.T * dims.N * dims.I);
+  CheckPointer("params", args.params, ParamLayout(dims).size());
+  CheckPointer("h0", args.h0, LDN * dims.S);
+  if (dims.lstm()) CheckPointer("c0", args.c0, LDN * dims.H);
+  CheckPointer("y", args.y, dims.T * dims.N * dims.D * dims.S);
+  CheckPointer("workspace", args.workspace, 1);
+}
+
+void CheckGradient(const char* name, const void* pointer, Request request) {
+  FUSED_RNN_CHECK(request == Request::kNull || pointer != nullptr, "%s: expected a buffer, as it is requested, got null", name);
+}
+
+}  // namespace
+
+int64_t ParamCount(const Problem& problem) { return ParamLayout(Dims(problem)).size(); }
+
+size_t ForwardWorkspaceBytes(const Problem& problem, bool training) {
+  const Dims dims = Checked(problem);
+  return ForwardPlan(dims, training, LanesFor(dims)).bytes();
+}
+
+size_t BackwardWorkspaceBytes(const Problem& problem) {
+  const Dims dims = Checked(problem);
+  return BackwardPlan(dims, LanesFor(dims)).bytes();
+}
+
+size_t ReserveBytes(const Problem& problem) { return ReservePlan(Checked(problem)).bytes(); }
+
+void Forward(const Problem& problem, const ForwardArgs& args) {
+  const Dims dims = Checked(problem);
+  CheckInputs(dims, args);
+  const Steps steps(dims, args.lengths);
+  const ForwardPlan plan(dims, args.reserve != nullptr, LanesFor(dims));
+  const ReservePlan reserve(dims);
+  if (dims.dtype == DType::kFloat64) {
+    RunForward<double>(dims, steps, args, plan, reserve);
+  } else {
+    RunForward<float>(dims, steps, args, plan, reserve);
+  }
+}
+
+void Backward(const Problem& problem, const BackwardArgs& args) {
+  const Dims dims = Checked(problem);
+  CheckInputs(dims, args);
+  const ReservePlan reserve(dims);
+  CheckPointer("reserve", args.reserve, reserve.bytes());
+  CheckGradient("dx", args.dx, dims.T * dims.N * dims.I > 0 ? args.dx_req : Request::kNull);
+  CheckGradient("dparams", args.dparams, args.dparams_req);
+  CheckGradient("dh0", args.dh0, dims.N > 0 ? args.dh0_req : Request::kNull);
+  CheckGradient("dc0", args.dc0, dims.N > 0 && dims.lstm() ? args.dc0_req : Request::kNull);
+  const Steps steps(dims, args.lengths);
+  const BackwardPlan plan(dims, LanesFor(dims));
+  if (dims.dtype == DType::kFloat64) {
+    RunBackward<double>(dims, steps, args, plan, reserve);
+  } else {
+    RunBackward<float>(dims, steps, args, plan, reserve);
+  }
+}
+
+const char* IsaName() { return IsaName(ActiveIsa()); }
+
+}  // namespace fused_rnn
