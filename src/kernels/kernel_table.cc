@@ -1,23 +1,56 @@
 #include "kernels/kernel_table.h"
 
 namespace fused_rnn {
+namespace {
 
-template <>
-const KernelTable<float>& Kernels<float>() {
+template <typename Table>
+const Table& Choose(const Table& scalar_table, const Table& avx2_table, const Table& avx512_table) {
   switch (ActiveIsa()) {
-    case Isa::kAvx512: return avx512::kKernelTableFloat;
-    case Isa::kAvx2: return avx2::kKernelTableFloat;
-    default: return scalar::kKernelTableFloat;
+    case Isa::kAvx512: return avx512_table;
+    case Isa::kAvx2: return avx2_table;
+    default: return scalar_table;
   }
 }
 
+const HalfKernelTable& HalfKernels() {
+  return Choose(scalar::kHalfKernelTable, avx2::kHalfKernelTable, avx512::kHalfKernelTable);
+}
+
+}  // namespace
+
+template <>
+const KernelTable<float>& Kernels<float>() {
+  return Choose(scalar::kKernelTableFloat, avx2::kKernelTableFloat, avx512::kKernelTableFloat);
+}
 template <>
 const KernelTable<double>& Kernels<double>() {
-  switch (ActiveIsa()) {
-    case Isa::kAvx512: return avx512::kKernelTableDouble;
-    case Isa::kAvx2: return avx2::kKernelTableDouble;
-    default: return scalar::kKernelTableDouble;
-  }
+  return Choose(scalar::kKernelTableDouble, avx2::kKernelTableDouble, avx512::kKernelTableDouble);
+}
+
+template <>
+const PanelKernels<float, float>& Panels<float, float>() {
+  return Kernels<float>().panels;
+}
+template <>
+const PanelKernels<double, double>& Panels<double, double>() {
+  return Kernels<double>().panels;
+}
+template <>
+const PanelKernels<float, Float16>& Panels<float, Float16>() {
+  return HalfKernels().f16_panels;
+}
+template <>
+const PanelKernels<float, BFloat16>& Panels<float, BFloat16>() {
+  return HalfKernels().bf16_panels;
+}
+
+template <>
+const ConvertKernels<Float16>& Converters<Float16>() {
+  return HalfKernels().f16;
+}
+template <>
+const ConvertKernels<BFloat16>& Converters<BFloat16>() {
+  return HalfKernels().bf16;
 }
 
 }  // namespace fused_rnn

@@ -8,22 +8,24 @@
 #include <cstdint>
 
 #include "base/cpu.h"
+#include "base/half.h"
 
 namespace fused_rnn {
 
 // c [rows, count*V] = (accumulate ? c : 0) + a [rows, K] * panels.
 // A panel holds V columns of the right-hand matrix for all K: element (k, j) at k*V + j, 64-byte aligned; `count` panels lie one
-// after another. While it computes, it fetches the same number of bytes from `prefetch` (may be null) towards the cache.
-template <typename Real>
+// after another. Their elements are stored as Weight. While it computes, it fetches the same number of bytes from `prefetch` (may
+// be null) towards the cache.
+template <typename Real, typename Weight>
 struct PanelGemmArgs {
   int64_t rows, K, count;
   const Real* a;
   int64_t a_ld;
-  const Real* panels;
+  const Weight* panels;
   Real* c;
   int64_t c_ld;
   bool accumulate;
-  const Real* prefetch;
+  const Weight* prefetch;
 };
 
 // The forward gate arithmetic of `units` hidden units for `rows` sequences at one time step.
@@ -89,14 +91,26 @@ struct CellBackwardArgs {
   Real clip_min, clip_max;
 };
 
+template <typename Real, typename Weight>
+struct PanelKernels {
+  void (*gemm)(const PanelGemmArgs<Real, Weight>&);
+  // panel (k, j) = w[j*ld + k], or w[k*ld + j], for j < columns; 0 for columns <= j < V.
+  void (*pack_transposed)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel);
+  void (*pack)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel);
+};
+
+// Arrays of a 16-bit type to float32 and back.
+template <typename Half>
+struct ConvertKernels {
+  void (*widen)(const Half* from, float* to, int64_t n);
+  void (*narrow)(const float* from, Half* to, int64_t n);
+};
+
 template <typename Real>
 struct KernelTable {
   const char* isa;
   int lanes;
-  void (*panel_gemm)(const PanelGemmArgs<Real>&);
-  // panel (k, j) = w[j*ld + k], or w[k*ld + j], for j < columns; 0 for columns <= j < V.
-  void (*pack_panel_transposed)(const Real* w, int64_t ld, int64_t columns, int64_t K, Real* panel);
-  void (*pack_panel)(const Real* w, int64_t ld, int64_t columns, int64_t K, Real* panel);
+  PanelKernels<Real, Real> panels;
   // Indexed by Mode.
   void (*cell_forward[4])(const CellForwardArgs<Real>&);
   void (*cell_backward[4])(const CellBackwardArgs<Real>&);
@@ -108,15 +122,27 @@ struct KernelTable {
   double (*fma_rounds)(int64_t iterations, Real* sink);
 };
 
-// The table of ActiveIsa().
+struct HalfKernelTable {
+  PanelKernels<float, Float16> f16_panels;
+  PanelKernels<float, BFloat16> bf16_panels;
+  ConvertKernels<Float16> f16;
+  ConvertKernels<BFloat16> bf16;
+};
+
+// The tables of ActiveIsa(), by the types that are asked for: (float | double), and for panels also (float, 16-bit type).
 template <typename Real>
 const KernelTable<Real>& Kernels();
+template <typename Real, typename Weight>
+const PanelKernels<Real, Weight>& Panels();
+template <typename Half>
+const ConvertKernels<Half>& Converters();
 
 // The tables themselves, one per build of kernels.cc.
 #define FUSED_RNN_DECLARE_TABLES(isa)                   \
   namespace isa {                                       \
   extern const KernelTable<float> kKernelTableFloat;    \
   extern const KernelTable<double> kKernelTableDouble;  \
+  extern const HalfKernelTable kHalfKernelTable;        \
   }
 FUSED_RNN_DECLARE_TABLES(scalar)
 FUSED_RNN_DECLARE_TABLES(avx2)

@@ -3,6 +3,9 @@
 // instantiated here: an inline function compiled with AVX-512 could otherwise be the copy that the linker keeps for all.
 #include "kernels/kernel_table.h"
 
+// False alarms inside GCC's own intrinsics, whose "undefined" operands are never read (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
 #include "kernels/gru-inl.h"
 #include "kernels/lstm-inl.h"
 #include "kernels/panel_gemm-inl.h"
@@ -15,14 +18,17 @@ namespace fused_rnn {
 namespace FUSED_RNN_ISA {
 namespace {
 
+template <typename Real, typename Weight>
+constexpr PanelKernels<Real, Weight> MakePanels() {
+  return {PanelGemm<Real, Weight>, PackPanelTransposed<Real, Weight>, PackPanel<Real, Weight>};
+}
+
 template <typename Real>
 constexpr KernelTable<Real> MakeTable() {
   return {
       FUSED_RNN_NAME(FUSED_RNN_ISA),
       kLanes<Real>,
-      PanelGemm<Real>,
-      PackPanelTransposed<Real>,
-      PackPanel<Real>,
+      MakePanels<Real, Real>(),
       {RnnForward<Real, ReluActivation>, RnnForward<Real, TanhActivation>, LstmForward<Real>,
        GruForward<Real>},
       {RnnBackward<Real, ReluActivation>, RnnBackward<Real, TanhActivation>, LstmBackward<Real>,
@@ -37,6 +43,12 @@ constexpr KernelTable<Real> MakeTable() {
 
 const KernelTable<float> kKernelTableFloat = MakeTable<float>();
 const KernelTable<double> kKernelTableDouble = MakeTable<double>();
+const HalfKernelTable kHalfKernelTable = {
+    MakePanels<float, Float16>(),
+    MakePanels<float, BFloat16>(),
+    {WidenArray<Float16>, NarrowArray<Float16>},
+    {WidenArray<BFloat16>, NarrowArray<BFloat16>},
+};
 
 }  // namespace FUSED_RNN_ISA
 }  // namespace fused_rnn

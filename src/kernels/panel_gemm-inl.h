@@ -6,6 +6,7 @@
 #ifndef FUSED_RNN_KERNELS_PANEL_GEMM_INL_H_
 #define FUSED_RNN_KERNELS_PANEL_GEMM_INL_H_
 
+#include "kernels/half-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/vec-inl.h"
 
@@ -27,9 +28,9 @@ constexpr int kMaxRows = kAccumulators / 2;
 constexpr int64_t kPassK = 1024;
 
 // One tile over k in [0, K). panel_ld: distance of panels.
-template <typename Real, int MR, int NV>
-void Tile(int64_t K, const Real* a, int64_t a_ld, const Real* panels, int64_t panel_ld, Real* c,
-          int64_t c_ld, bool accumulate, const Real* prefetch) {
+template <typename Real, typename Weight, int MR, int NV>
+void Tile(int64_t K, const Real* a, int64_t a_ld, const Weight* panels, int64_t panel_ld, Real* c,
+          int64_t c_ld, bool accumulate, const Weight* prefetch) {
   constexpr int V = kLanes<Real>;
   Vec<Real> acc[MR][NV];
 #pragma GCC unroll 32
@@ -48,7 +49,7 @@ void Tile(int64_t K, const Real* a, int64_t a_ld, const Real* panels, int64_t pa
     Vec<Real> b[NV];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
-      b[v] = LoadAll(panels + v * panel_ld + k * V);
+      b[v] = LoadWeights(panels + v * panel_ld + k * V);
       if (prefetch != nullptr) __builtin_prefetch(prefetch + v * panel_ld + k * V, 0, 2);
     }
 #pragma GCC unroll 32
@@ -65,22 +66,22 @@ void Tile(int64_t K, const Real* a, int64_t a_ld, const Real* panels, int64_t pa
   }
 }
 
-template <typename Real>
-using TileFunction = void (*)(int64_t, const Real*, int64_t, const Real*, int64_t, Real*, int64_t,
-                              bool, const Real*);
+template <typename Real, typename Weight>
+using TileFunction = void (*)(int64_t, const Real*, int64_t, const Weight*, int64_t, Real*, int64_t,
+                              bool, const Weight*);
 
 // The tile of `rows` rows, 1 <= rows <= MR.
-template <typename Real, int MR, int NV>
-inline TileFunction<Real> SelectTile(int64_t rows) {
+template <typename Real, typename Weight, int MR, int NV>
+inline TileFunction<Real, Weight> SelectTile(int64_t rows) {
   if constexpr (MR > 1) {
-    if (rows < MR) return SelectTile<Real, MR - 1, NV>(rows);
+    if (rows < MR) return SelectTile<Real, Weight, MR - 1, NV>(rows);
   }
-  return Tile<Real, MR, NV>;
+  return Tile<Real, Weight, MR, NV>;
 }
 
 // NV adjacent panels, all rows.
-template <typename Real, int NV>
-void PanelGroup(const PanelGemmArgs<Real>& args, int64_t panel) {
+template <typename Real, typename Weight, int NV>
+void PanelGroup(const PanelGemmArgs<Real, Weight>& args, int64_t panel) {
   constexpr int V = kLanes<Real>;
   // Row tiles of equal height: 20 rows are 10 + 10, not 14 + 6.
   const int64_t tiles = (args.rows + kMaxRows - 1) / kMaxRows;
@@ -88,11 +89,11 @@ void PanelGroup(const PanelGemmArgs<Real>& args, int64_t panel) {
   for (int64_t k = 0; k < args.K; k += kPassK) {
     const int64_t length = args.K - k < kPassK ? args.K - k : kPassK;
     const int64_t offset = panel * panel_ld + k * V;
-    const Real* prefetch = args.prefetch != nullptr ? args.prefetch + offset : nullptr;
+    const Weight* prefetch = args.prefetch != nullptr ? args.prefetch + offset : nullptr;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t row = args.rows * t / tiles;
       const int64_t rows = args.rows * (t + 1) / tiles - row;
-      SelectTile<Real, kMaxRows, NV>(rows)(length, args.a + row * args.a_ld + k, args.a_ld,
+      SelectTile<Real, Weight, kMaxRows, NV>(rows)(length, args.a + row * args.a_ld + k, args.a_ld,
                                            args.panels + offset, panel_ld,
                                            args.c + row * args.c_ld + panel * V, args.c_ld,
                                            args.accumulate || k > 0, t == 0 ? prefetch : nullptr);
@@ -100,16 +101,16 @@ void PanelGroup(const PanelGemmArgs<Real>& args, int64_t panel) {
   }
 }
 
-template <typename Real>
-void PanelGemm(const PanelGemmArgs<Real>& args) {
+template <typename Real, typename Weight>
+void PanelGemm(const PanelGemmArgs<Real, Weight>& args) {
   int64_t panel = 0;
-  for (; panel + 2 <= args.count; panel += 2) PanelGroup<Real, 2>(args, panel);
-  if (panel < args.count) PanelGroup<Real, 1>(args, panel);
+  for (; panel + 2 <= args.count; panel += 2) PanelGroup<Real, Weight, 2>(args, panel);
+  if (panel < args.count) PanelGroup<Real, Weight, 1>(args, panel);
 }
 
 // panel (k, j) = w[j*ld + k]
-template <typename Real>
-void PackPanelTransposed(const Real* w, int64_t ld, int64_t columns, int64_t K, Real* panel) {
+template <typename Real, typename Weight>
+void PackPanelTransposed(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel) {
   constexpr int V = kLanes<Real>;
   if (columns == V) {
     for (int64_t k = 0; k < K; ++k) {
@@ -119,17 +120,20 @@ void PackPanelTransposed(const Real* w, int64_t ld, int64_t columns, int64_t K, 
     return;
   }
   for (int64_t k = 0; k < K; ++k) {
-    for (int j = 0; j < V; ++j) panel[k * V + j] = j < columns ? w[j * ld + k] : Real(0);
+    for (int j = 0; j < V; ++j) panel[k * V + j] = j < columns ? w[j * ld + k] : Weight{};
   }
 }
 
 // panel (k, j) = w[k*ld + j]
-template <typename Real>
-void PackPanel(const Real* w, int64_t ld, int64_t columns, int64_t K, Real* panel) {
+template <typename Real, typename Weight>
+void PackPanel(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel) {
   constexpr int V = kLanes<Real>;
-  const int some = static_cast<int>(columns);
+  if (columns == V) {
+    for (int64_t k = 0; k < K; ++k) __builtin_memcpy(panel + k * V, w + k * ld, V * sizeof(Weight));
+    return;
+  }
   for (int64_t k = 0; k < K; ++k) {
-    StoreAll(panel + k * V, some == V ? LoadAll(w + k * ld) : LoadSome(w + k * ld, some));
+    for (int j = 0; j < V; ++j) panel[k * V + j] = j < columns ? w[k * ld + j] : Weight{};
   }
 }
 

@@ -34,11 +34,11 @@ struct Output {
 };
 
 // One direction of one layer. Row i of a step is at row(t) + i in arrays of [rows, ...].
-template <typename Real>
+template <typename Real, typename Weight>
 struct Direction {
   const Real* W;
-  const Real* R;
-  const Real* Wp;
+  const Weight* R;
+  const Weight* Wp;
   const Real* h0;      // [N, S], packed order
   const Real* c0;      // [N, H], packed order
   const Real* dhN;     // [N, S], packed order, or null
@@ -50,8 +50,8 @@ struct Direction {
   int64_t y_ld;
   Output<Real> dh0{nullptr, Request::kNull};  // [N, S], the caller's order
   Output<Real> dc0{nullptr, Request::kNull};  // [N, H], the caller's order
-  Real* panels;
-  Real* projection;
+  Weight* panels;      // of R^T
+  Weight* projection;  // panels of Wp^T
   Real* dgates;        // [rows, grad_gates*H]
   Real* db;            // [grad_gates*H]
   Real* dc;            // [N, H]
@@ -60,13 +60,13 @@ struct Direction {
   Real* unprojected;   // [rows, H]
 };
 
-template <typename Real>
+template <typename Real, typename Weight>
 class LayerBackward {
  public:
   LayerBackward(const Dims& dims, const Steps& steps, const BackwardPlan& plan)
-      : dims_(dims), steps_(steps), plan_(plan), kernels_(Kernels<Real>()) {}
+      : dims_(dims), steps_(steps), plan_(plan) {}
 
-  Direction<Real>& direction(int64_t d) { return direction_[d]; }
+  Direction<Real, Weight>& direction(int64_t d) { return direction_[d]; }
 
   void RunRecurrence() {
     SpinBarrier barriers[2];
@@ -103,7 +103,7 @@ class LayerBackward {
   void WeightGradients(int64_t l, int64_t d, const Real* input, const ParamLayout& layout, const Output<Real>& dparams,
                        Real* h_prev) const {
     if (dparams.data == nullptr) return;
-    const Direction<Real>& dir = direction_[d];
+    const Direction<Real, Weight>& dir = direction_[d];
     const int64_t H = dims_.H, GH = dims_.G * H, S = dims_.S, rows = steps_.rows(), ld = dims_.grad_gates * H;
     const int64_t input_size = dims_.InputSize(l);
     const auto product = [&](int64_t M, int64_t N, const Real* a, int64_t a_ld, const Real* b, int64_t b_ld, int64_t to) {
@@ -128,7 +128,7 @@ class LayerBackward {
 
   // dx [rows, input_size] = (or +=) this direction's part.
   void InputGradient(int64_t l, int64_t d, Real* dx, bool add) const {
-    const Direction<Real>& dir = direction_[d];
+    const Direction<Real, Weight>& dir = direction_[d];
     const int64_t input_size = dims_.InputSize(l);
     Gemm({steps_.rows(), input_size, dims_.G * dims_.H, InputSide(dir), dims_.grad_gates * dims_.H, false, dir.W, input_size,
           false, dx, input_size, add, nullptr});
@@ -136,46 +136,46 @@ class LayerBackward {
 
  private:
   // The columns of dgates that belong to W x + bW; those of R h + bR begin at column 0 (see CellBackwardArgs::dgates).
-  const Real* InputSide(const Direction<Real>& dir) const { return dir.dgates + (dims_.gru() ? dims_.H : 0); }
+  const Real* InputSide(const Direction<Real, Weight>& dir) const { return dir.dgates + (dims_.gru() ? dims_.H : 0); }
 
-  void Pack(const Direction<Real>& dir, Range blocks, Range projection_blocks) const {
+  void Pack(const Direction<Real, Weight>& dir, Range blocks, Range projection_blocks) const {
     const PanelLayout& layout = plan_.recurrent;
     const int64_t H = dims_.H, S = dims_.S, V = layout.V;
     for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-      const Real* R = dir.R + b * V;
-      Real* panel = dir.panels + layout.Offset(b, 0);
+      const Weight* R = dir.R + b * V;
+      Weight* panel = dir.panels + layout.Offset(b, 0);
       if (dims_.gru()) {  // k runs over n', r, z
-        kernels_.pack_panel(R + 2 * H * S, S, layout.ColumnsOf(b), H, panel);
-        kernels_.pack_panel(R, S, layout.ColumnsOf(b), 2 * H, panel + H * V);
+        panel_kernels_.pack(R + 2 * H * S, S, layout.ColumnsOf(b), H, panel);
+        panel_kernels_.pack(R, S, layout.ColumnsOf(b), 2 * H, panel + H * V);
       } else {
-        kernels_.pack_panel(R, S, layout.ColumnsOf(b), layout.K, panel);
+        panel_kernels_.pack(R, S, layout.ColumnsOf(b), layout.K, panel);
       }
     }
     for (int64_t b = projection_blocks.begin; b < projection_blocks.end; ++b) {
-      kernels_.pack_panel(dir.Wp + b * V, H, plan_.projection.ColumnsOf(b), dims_.P,
+      panel_kernels_.pack(dir.Wp + b * V, H, plan_.projection.ColumnsOf(b), dims_.P,
                           dir.projection + plan_.projection.Offset(b, 0));
     }
   }
 
-  void ClearBiasSums(const Direction<Real>& dir, Range blocks) const {
+  void ClearBiasSums(const Direction<Real, Weight>& dir, Range blocks) const {
     const int64_t V = plan_.recurrent.V, H = dims_.H;
     const int64_t begin = std::min(H, blocks.begin * V), end = std::min(H, blocks.end * V);
     for (int64_t g = 0; g < dims_.grad_gates; ++g) std::fill(dir.db + g * H + begin, dir.db + g * H + end, Real(0));
   }
 
   // tile = dgates of rows [row, row + rows) of the step before, times the panels of `count` blocks.
-  void RecurrentTile(const Direction<Real>& dir, const Step& step, int64_t block, int64_t count, Range blocks, int64_t row,
+  void RecurrentTile(const Direction<Real, Weight>& dir, const Step& step, int64_t block, int64_t count, Range blocks, int64_t row,
                      int64_t rows, Real* tile) const {
     const PanelLayout& layout = plan_.recurrent;
     const int64_t ld = dims_.grad_gates * dims_.H;
     const int64_t next = block + count < blocks.end ? block + count : blocks.begin;
-    kernels_.panel_gemm({rows, layout.K, count, dir.dgates + (step.prev_row + row) * ld, ld,
+    panel_kernels_.gemm({rows, layout.K, count, dir.dgates + (step.prev_row + row) * ld, ld,
                          dir.panels + layout.Offset(block, 0), tile, count * layout.V, false,
                          row == 0 ? dir.panels + layout.Offset(next, 0) : nullptr});
   }
 
   // One step without projection, for the hidden units of `blocks`.
-  void RunStep(const Direction<Real>& dir, const Step& step, int64_t d, Range blocks) const {
+  void RunStep(const Direction<Real, Weight>& dir, const Step& step, int64_t d, Range blocks) const {
     const int64_t V = plan_.recurrent.V, H = dims_.H;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
@@ -200,7 +200,7 @@ class LayerBackward {
   }
 
   // With projection, first half of a step: dh for the columns of `blocks`.
-  void RunHidden(const Direction<Real>& dir, const Step& step, Range blocks) const {
+  void RunHidden(const Direction<Real, Weight>& dir, const Step& step, Range blocks) const {
     const int64_t V = plan_.recurrent.V, P = dims_.P;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     const auto store = [&](int64_t row, int64_t column, int64_t columns, const Real* recurrent) {
@@ -226,14 +226,14 @@ class LayerBackward {
   }
 
   // With projection, second half: dh Wp, then the gate arithmetic for the hidden units of `blocks`.
-  void RunProjected(const Direction<Real>& dir, const Step& step, int64_t d, Range blocks) const {
+  void RunProjected(const Direction<Real, Weight>& dir, const Step& step, int64_t d, Range blocks) const {
     const PanelLayout& layout = plan_.projection;
     const int64_t V = layout.V, H = dims_.H, P = dims_.P;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
       const int64_t unit = block * V, units = std::min(count * V, H - unit), tile_ld = count * V;
       const auto run = [&](int64_t row, int64_t rows) {
-        kernels_.panel_gemm({rows, P, count, dir.dh + (step.row + row) * P, P, dir.projection + layout.Offset(block, 0), tile,
+        panel_kernels_.gemm({rows, P, count, dir.dh + (step.row + row) * P, P, dir.projection + layout.Offset(block, 0), tile,
                              tile_ld, false, nullptr});
         RunCell(dir, step, d, {row, row + rows}, unit, units, tile, tile_ld, nullptr);
       };
@@ -245,7 +245,7 @@ class LayerBackward {
 
   // Gate arithmetic of rows [rows.begin, rows.end), all of which continue from the step before or all of which begin here (with
   // a carry of dhN). tile, carry: their first row is rows.begin.
-  void RunCell(const Direction<Real>& dir, const Step& step, int64_t d, Range rows, int64_t unit, int64_t units,
+  void RunCell(const Direction<Real, Weight>& dir, const Step& step, int64_t d, Range rows, int64_t unit, int64_t units,
                const Real* tile, int64_t tile_ld, const Real* carry) const {
     const int64_t H = dims_.H, row = rows.begin, at = step.row + row;
     const bool begins = row >= step.continuing;
@@ -331,7 +331,7 @@ class LayerBackward {
   }
 
   // dh0 of rows that ended: the recurrent product, and for a GRU what went past the gates.
-  void EndHidden(const Direction<Real>& dir, int64_t row, int64_t rows, int64_t column, int64_t columns, const Real* tile,
+  void EndHidden(const Direction<Real, Weight>& dir, int64_t row, int64_t rows, int64_t column, int64_t columns, const Real* tile,
                  int64_t tile_ld) const {
     if (dir.dh0.data == nullptr) return;
     for (int64_t i = 0; i < rows; ++i) {
@@ -343,7 +343,7 @@ class LayerBackward {
     }
   }
 
-  void EndCell(const Direction<Real>& dir, int64_t row, int64_t rows, int64_t unit, int64_t units) const {
+  void EndCell(const Direction<Real, Weight>& dir, int64_t row, int64_t rows, int64_t unit, int64_t units) const {
     if (!dims_.lstm()) return;
     for (int64_t i = row; i < row + rows; ++i) {
       dir.dc0.Part(steps_.order(i) * dims_.H + unit).PutAll(dir.dc + i * dims_.H + unit, units);
@@ -351,7 +351,7 @@ class LayerBackward {
   }
 
   // A sequence without steps hands its final states' gradients to its initial ones.
-  void PassEmptySequences(const Direction<Real>& dir) const {
+  void PassEmptySequences(const Direction<Real, Weight>& dir) const {
     const int64_t first = steps_.T() > 0 ? steps_.n(0) : 0;
     for (int64_t i = first; i < steps_.N(); ++i) {
       dir.dh0.Part(steps_.order(i) * dims_.S).PutAll(dir.dhN != nullptr ? dir.dhN + i * dims_.S : nullptr, dims_.S);
@@ -361,7 +361,7 @@ class LayerBackward {
   }
 
   // h_prev [rows, S] = h_{t-1} of every row.
-  void GatherPrevious(const Direction<Real>& dir, int64_t d, Real* h_prev) const {
+  void GatherPrevious(const Direction<Real, Weight>& dir, int64_t d, Real* h_prev) const {
     const int64_t S = dims_.S;
     ParallelFor(TeamSizeFor(static_cast<double>(steps_.rows()) * S), steps_.T(), [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
@@ -378,22 +378,23 @@ class LayerBackward {
   const Dims& dims_;
   const Steps& steps_;
   const BackwardPlan& plan_;
-  const KernelTable<Real>& kernels_;
-  Direction<Real> direction_[2];
+  const KernelTable<Real>& kernels_ = Kernels<Real>();
+  const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>();
+  Direction<Real, Weight> direction_[2];
 };
 
 }  // namespace
 
-template <typename Real>
-void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args, const BackwardPlan& plan,
-                 const ReservePlan& reserve) {
+template <typename Real, typename Weight>
+void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args, const Weight* weights,
+                 const BackwardPlan& plan, const ReservePlan& reserve) {
   const ParamLayout layout(dims);
   const Real* params = static_cast<const Real*>(args.params);
   void* ws = args.workspace;
   const int64_t N = dims.N, H = dims.H, S = dims.S, D = dims.D, rows = dims.T * N, out = D * S;
   const Output<Real> dx(args.dx, args.dx_req), dparams(args.dparams, args.dparams_req);
   const Output<Real> dh0(args.dh0, args.dh0_req), dc0(args.dc0, args.dc0_req);
-  LayerBackward<Real> layer(dims, steps, plan);
+  LayerBackward<Real, Weight> layer(dims, steps, plan);
 
   const Real* x = static_cast<const Real*>(args.x);
   const Real* y_top = static_cast<const Real*>(args.y);
@@ -422,14 +423,14 @@ void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
     const Real* y = l == dims.L - 1 ? y_top : kept_y(l);
     for (int64_t d = 0; d < D; ++d) {
       const int64_t k = l * D + d;
-      Direction<Real>& dir = layer.direction(d);
+      Direction<Real, Weight>& dir = layer.direction(d);
       const auto state = [&](const void* states, int64_t size, const Region& copy) -> const Real* {
         if (states == nullptr) return nullptr;
         return PackState(steps, size, static_cast<const Real*>(states) + k * N * size, copy.In<Real>(ws) + d * N * size);
       };
       dir.W = params + layout.W(l, d);
-      dir.R = params + layout.R(l, d);
-      dir.Wp = params + layout.Wp(l, d);
+      dir.R = weights + layout.R(l, d);
+      dir.Wp = weights + layout.Wp(l, d);
       dir.h0 = state(args.h0, S, plan.h0);
       dir.dhN = state(args.dhN, S, plan.dhN);
       dir.c0 = dims.lstm() ? state(args.c0, H, plan.c0) : nullptr;
@@ -441,8 +442,8 @@ void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
       dir.y_ld = out;
       dir.dh0 = dh0.Part(k * N * S);
       dir.dc0 = dc0.Part(k * N * H);
-      dir.panels = plan.panels.In<Real>(ws) + d * plan.recurrent.size();
-      dir.projection = plan.projection_panels.In<Real>(ws) + d * plan.projection.size();
+      dir.panels = plan.panels.In<Weight>(ws) + d * plan.recurrent.size();
+      dir.projection = plan.projection_panels.In<Weight>(ws) + d * plan.projection.size();
       dir.dgates = plan.dgates.In<Real>(ws) + d * rows * dims.grad_gates * H;
       dir.db = plan.db.In<Real>(ws) + d * dims.grad_gates * H;
       dir.dc = plan.dc.In<Real>(ws) + d * N * H;
@@ -469,7 +470,13 @@ void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
   if (steps.packed() && dx.data != nullptr) UnpackRows(steps, dims.I, dx_rows, dx.data, dx.add);
 }
 
-template void RunBackward<float>(const Dims&, const Steps&, const BackwardArgs&, const BackwardPlan&, const ReservePlan&);
-template void RunBackward<double>(const Dims&, const Steps&, const BackwardArgs&, const BackwardPlan&, const ReservePlan&);
+#define FUSED_RNN_INSTANTIATE(Real, Weight)                                                              \
+  template void RunBackward<Real, Weight>(const Dims&, const Steps&, const BackwardArgs&, const Weight*, \
+                                          const BackwardPlan&, const ReservePlan&);
+FUSED_RNN_INSTANTIATE(float, float)
+FUSED_RNN_INSTANTIATE(double, double)
+FUSED_RNN_INSTANTIATE(float, Float16)
+FUSED_RNN_INSTANTIATE(float, BFloat16)
+#undef FUSED_RNN_INSTANTIATE
 
 }  // namespace fused_rnn

@@ -13,18 +13,18 @@ namespace fused_rnn {
 namespace {
 
 // One direction of one layer. Row i of a step is at row(t) + i in arrays of [rows, ...].
-template <typename Real>
+template <typename Real, typename Weight>
 struct Direction {
   const Real* W;
-  const Real* R;
-  const Real* Wp;
+  const Weight* R;
+  const Weight* Wp;
   const Real* bW;
   const Real* bR;
   const Real* h0;     // [N, S], packed order
   const Real* c0;     // [N, H], packed order
   Real* bias;         // [G*H], then [H]: see ForwardPlan
-  Real* panels;       // of R
-  Real* projection;   // panels of Wp
+  Weight* panels;      // of R
+  Weight* projection;  // panels of Wp
   Real* gates;        // [rows, gates_ld]
   int64_t gates_ld;
   Real* c;            // [rows, H] if c_per_step, else [N, H]
@@ -33,19 +33,19 @@ struct Direction {
   int64_t y_ld;
 };
 
-template <typename Real>
+template <typename Real, typename Weight>
 class LayerForward {
  public:
   LayerForward(const Dims& dims, const Steps& steps, const ForwardPlan& plan, bool training)
-      : dims_(dims), steps_(steps), plan_(plan), training_(training), kernels_(Kernels<Real>()) {}
+      : dims_(dims), steps_(steps), plan_(plan), training_(training) {}
 
-  Direction<Real>& direction(int64_t d) { return direction_[d]; }
+  Direction<Real, Weight>& direction(int64_t d) { return direction_[d]; }
   bool training() const { return training_; }
 
   // input [rows, input_size]
   void Run(const Real* input, int64_t input_size) {
     for (int64_t d = 0; d < dims_.D; ++d) {
-      const Direction<Real>& dir = direction_[d];
+      const Direction<Real, Weight>& dir = direction_[d];
       FoldBiases(dir);
       Gemm({steps_.rows(), dims_.G * dims_.H, input_size, input, input_size, false, dir.W, input_size, true, dir.gates,
             dir.gates_ld, false, dir.bias});
@@ -60,12 +60,12 @@ class LayerForward {
 
   // The state after sequence i's own last step, or the initial one if it has none: [S], [H].
   const Real* LastHidden(int64_t d, int64_t i) const {
-    const Direction<Real>& dir = direction_[d];
+    const Direction<Real, Weight>& dir = direction_[d];
     if (steps_.length(i) == 0) return dir.h0 + i * dims_.S;
     return dir.y + LastRow(d, i) * dir.y_ld;
   }
   const Real* LastCell(int64_t d, int64_t i) const {
-    const Direction<Real>& dir = direction_[d];
+    const Direction<Real, Weight>& dir = direction_[d];
     if (steps_.length(i) == 0) return dir.c0 + i * dims_.H;
     return dir.c + (training_ ? LastRow(d, i) : i) * dims_.H;
   }
@@ -76,7 +76,7 @@ class LayerForward {
   }
 
   // Both biases are added with the input projection, but for a GRU's n gate, whose bR is inside the reset product.
-  void FoldBiases(const Direction<Real>& dir) const {
+  void FoldBiases(const Direction<Real, Weight>& dir) const {
     const int64_t GH = dims_.G * dims_.H, folded = dims_.gru() ? 2 * dims_.H : GH;
     for (int64_t j = 0; j < folded; ++j) dir.bias[j] = dir.bW[j] + dir.bR[j];
     if (dims_.gru()) {
@@ -90,7 +90,7 @@ class LayerForward {
     for (int64_t s = 0; s < steps_.T(); ++s) {
       for (int64_t d = 0; d < dims_.D; ++d) {
         const Step step = StepOf(steps_, d, s, /*backward=*/false);
-        const Direction<Real>& dir = direction_[d];
+        const Direction<Real, Weight>& dir = direction_[d];
         RunRows(dir, step, 0, step.continuing, dir.y + step.prev_row * dir.y_ld, dir.y_ld,
                 CellRows(dir, step.prev_row), share.blocks(d));
         RunRows(dir, step, step.continuing, step.n, dir.h0, dims_.S, dir.c0, share.blocks(d));
@@ -104,25 +104,25 @@ class LayerForward {
     }
   }
 
-  Real* CellRows(const Direction<Real>& dir, int64_t row) const { return training_ ? dir.c + row * dims_.H : dir.c; }
+  Real* CellRows(const Direction<Real, Weight>& dir, int64_t row) const { return training_ ? dir.c + row * dims_.H : dir.c; }
 
   // The owner packs, so that the panels are in its cache and no barrier is needed.
-  void Pack(const Direction<Real>& dir, Range blocks, Range projection_blocks) const {
+  void Pack(const Direction<Real, Weight>& dir, Range blocks, Range projection_blocks) const {
     const PanelLayout& layout = plan_.recurrent;
     for (int64_t b = blocks.begin; b < blocks.end; ++b) {
       for (int64_t g = 0; g < dims_.G; ++g) {
-        kernels_.pack_panel_transposed(dir.R + (g * dims_.H + b * layout.V) * dims_.S, dims_.S, layout.ColumnsOf(b),
+        panel_kernels_.pack_transposed(dir.R + (g * dims_.H + b * layout.V) * dims_.S, dims_.S, layout.ColumnsOf(b),
                                        layout.K, dir.panels + layout.Offset(b, g));
       }
     }
     for (int64_t b = projection_blocks.begin; b < projection_blocks.end; ++b) {
-      kernels_.pack_panel_transposed(dir.Wp + b * layout.V * dims_.H, dims_.H, plan_.projection.ColumnsOf(b), dims_.H,
+      panel_kernels_.pack_transposed(dir.Wp + b * layout.V * dims_.H, dims_.H, plan_.projection.ColumnsOf(b), dims_.H,
                                      dir.projection + plan_.projection.Offset(b, 0));
     }
   }
 
   // Rows [begin, end) of a step, whose previous states are rows of h_prev and c_prev with the same index.
-  void RunRows(const Direction<Real>& dir, const Step& step, int64_t begin, int64_t end, const Real* h_prev,
+  void RunRows(const Direction<Real, Weight>& dir, const Step& step, int64_t begin, int64_t end, const Real* h_prev,
                int64_t h_prev_ld, const Real* c_prev, Range blocks) const {
     if (begin == end) return;
     const PanelLayout& layout = plan_.recurrent;
@@ -131,12 +131,12 @@ class LayerForward {
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     ForEachTile(blocks, BlocksPerTile(G), [&](int64_t block, int64_t count) {
       const int64_t unit = block * V, units = std::min(count * V, H - unit), tile_ld = count * G * V;
-      const Real* panels = dir.panels + layout.Offset(block, 0);
-      const Real* next = dir.panels + layout.Offset(block + count < blocks.end ? block + count : blocks.begin, 0);
+      const Weight* panels = dir.panels + layout.Offset(block, 0);
+      const Weight* next = dir.panels + layout.Offset(block + count < blocks.end ? block + count : blocks.begin, 0);
       ForEachRowRun(begin, end, [&](int64_t row, int64_t rows) {
         Real* gates = dir.gates + (row0 + row) * dir.gates_ld + unit;
         PrefetchGates(gates, dir.gates_ld, rows, units);
-        kernels_.panel_gemm({rows, layout.K, count * G, h_prev + row * h_prev_ld, h_prev_ld, panels, tile, tile_ld, false,
+        panel_kernels_.gemm({rows, layout.K, count * G, h_prev + row * h_prev_ld, h_prev_ld, panels, tile, tile_ld, false,
                              row == begin ? next : nullptr});
         CellForwardArgs<Real> cell{};
         cell.rows = rows;
@@ -179,14 +179,14 @@ class LayerForward {
   }
 
   // h = Wp (o tanh(c)) for the columns of `blocks`.
-  void Project(const Direction<Real>& dir, const Step& step, Range blocks) const {
+  void Project(const Direction<Real, Weight>& dir, const Step& step, Range blocks) const {
     const PanelLayout& layout = plan_.projection;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
       const int64_t column = block * layout.V, columns = std::min(count * layout.V, dims_.P - column);
       const int64_t tile_ld = count * layout.V;
       ForEachRowRun(0, step.n, [&](int64_t row, int64_t rows) {
-        kernels_.panel_gemm({rows, layout.K, count, dir.unprojected + row * dims_.H, dims_.H,
+        panel_kernels_.gemm({rows, layout.K, count, dir.unprojected + row * dims_.H, dims_.H,
                              dir.projection + layout.Offset(block, 0), tile, tile_ld, false, nullptr});
         for (int64_t i = 0; i < rows; ++i) {
           const Real* from = tile + i * tile_ld;
@@ -200,8 +200,9 @@ class LayerForward {
   const Steps& steps_;
   const ForwardPlan& plan_;
   const bool training_;
-  const KernelTable<Real>& kernels_;
-  Direction<Real> direction_[2];
+  const KernelTable<Real>& kernels_ = Kernels<Real>();
+  const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>();
+  Direction<Real, Weight> direction_[2];
 };
 
 // Copies the last states of layer l out to the caller's [L*D, N, size].
@@ -219,15 +220,15 @@ void StoreStates(const Dims& dims, const Steps& steps, int64_t l, int64_t size, 
 
 }  // namespace
 
-template <typename Real>
-void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args, const ForwardPlan& plan,
+template <typename Real, typename Weight>
+void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args, const Weight* weights, const ForwardPlan& plan,
                 const ReservePlan& reserve) {
   const ParamLayout layout(dims);
   const Real* params = static_cast<const Real*>(args.params);
   void* ws = args.workspace;
   const bool training = args.reserve != nullptr;
   const int64_t rows = dims.T * dims.N, GH = dims.G * dims.H, out = dims.D * dims.S;
-  LayerForward<Real> layer(dims, steps, plan, training);
+  LayerForward<Real, Weight> layer(dims, steps, plan, training);
 
   const Real* input = static_cast<const Real*>(args.x);
   if (steps.packed()) {
@@ -241,17 +242,17 @@ void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args, c
                               : plan.y[l % 2].In<Real>(ws);
     for (int64_t d = 0; d < dims.D; ++d) {
       const int64_t k = l * dims.D + d;
-      Direction<Real>& dir = layer.direction(d);
+      Direction<Real, Weight>& dir = layer.direction(d);
       dir.W = params + layout.W(l, d);
-      dir.R = params + layout.R(l, d);
-      dir.Wp = params + layout.Wp(l, d);
+      dir.R = weights + layout.R(l, d);
+      dir.Wp = weights + layout.Wp(l, d);
       dir.bW = params + layout.bW(l, d);
       dir.bR = params + layout.bR(l, d);
       dir.h0 = PackState(steps, dims.S, static_cast<const Real*>(args.h0) + k * dims.N * dims.S,
                          plan.h0.In<Real>(ws) + d * dims.N * dims.S);
       dir.bias = plan.bias.In<Real>(ws) + d * (GH + dims.H);
-      dir.panels = plan.panels.In<Real>(ws) + d * plan.recurrent.size();
-      dir.projection = plan.projection_panels.In<Real>(ws) + d * plan.projection.size();
+      dir.panels = plan.panels.In<Weight>(ws) + d * plan.recurrent.size();
+      dir.projection = plan.projection_panels.In<Weight>(ws) + d * plan.projection.size();
       const bool keeps = training && dims.kept_gates > 0;
       dir.gates_ld = keeps ? dims.kept_gates * dims.H : GH;
       dir.gates = keeps ? reserve.gates.In<Real>(args.reserve) + k * rows * dir.gates_ld
@@ -284,7 +285,13 @@ void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args, c
   if (steps.packed()) UnpackRows(steps, out, y_top, static_cast<Real*>(args.y), /*add=*/false);
 }
 
-template void RunForward<float>(const Dims&, const Steps&, const ForwardArgs&, const ForwardPlan&, const ReservePlan&);
-template void RunForward<double>(const Dims&, const Steps&, const ForwardArgs&, const ForwardPlan&, const ReservePlan&);
+#define FUSED_RNN_INSTANTIATE(Real, Weight)                                                                     \
+  template void RunForward<Real, Weight>(const Dims&, const Steps&, const ForwardArgs&, const Weight*, const ForwardPlan&, \
+                                         const ReservePlan&);
+FUSED_RNN_INSTANTIATE(float, float)
+FUSED_RNN_INSTANTIATE(double, double)
+FUSED_RNN_INSTANTIATE(float, Float16)
+FUSED_RNN_INSTANTIATE(float, BFloat16)
+#undef FUSED_RNN_INSTANTIATE
 
 }  // namespace fused_rnn

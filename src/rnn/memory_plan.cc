@@ -1,5 +1,7 @@
 #include "rnn/memory_plan.h"
 
+#include "rnn/param_layout.h"
+
 namespace fused_rnn {
 namespace {
 
@@ -7,6 +9,9 @@ constexpr int64_t kAlignment = 64;
 
 // Bytes of an element as computed with: the half types are computed in float32.
 int64_t ElementBytes(const Dims& dims) { return dims.dtype == DType::kFloat64 ? 8 : 4; }
+
+// Bytes of an element as stored.
+int64_t StoredBytes(const Dims& dims) { return dims.half() ? 2 : ElementBytes(dims); }
 
 }  // namespace
 
@@ -34,8 +39,8 @@ ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap
   const int64_t GH = dims.G * dims.H, NH = dims.N * dims.H, out = rows * D * dims.S;
   const bool packs = dims.variable_length;
   bias = Add(e * D * (GH + dims.H));
-  panels = Add(e * D * recurrent.size());
-  projection_panels = Add(e * D * projection.size());
+  panels = Add(StoredBytes(dims) * D * recurrent.size());
+  projection_panels = Add(StoredBytes(dims) * D * projection.size());
   gates = Add(training && dims.kept_gates > 0 ? 0 : e * D * rows * GH);
   c = Add(!training && dims.lstm() ? e * D * NH : 0);
   unprojected = Add(dims.projected() ? e * D * NH : 0);
@@ -54,8 +59,8 @@ BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
   const int64_t e = ElementBytes(dims), rows = dims.T * dims.N, D = dims.D;
   const int64_t NH = dims.N * dims.H, NS = dims.N * dims.S, out = rows * D * dims.S;
   const bool packs = dims.variable_length;
-  panels = Add(e * D * recurrent.size());
-  projection_panels = Add(e * D * projection.size());
+  panels = Add(StoredBytes(dims) * D * recurrent.size());
+  projection_panels = Add(StoredBytes(dims) * D * projection.size());
   dgates = Add(e * D * rows * dims.grad_gates * dims.H);
   db = Add(e * D * dims.grad_gates * dims.H);
   dc = Add(dims.lstm() ? e * D * NH : 0);
@@ -73,6 +78,27 @@ BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
   dhN = Add(packs ? e * D * NS : 0);
   c0 = Add(packs && dims.lstm() ? e * D * NH : 0);
   dcN = Add(packs && dims.lstm() ? e * D * NH : 0);
+}
+
+StagedForwardPlan::StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap) : RegionPlan(gap) {
+  const int64_t states = dims.L * dims.D * dims.N;
+  x = Add(4 * dims.T * dims.N * dims.I);
+  params = Add(4 * ParamLayout(dims).size());
+  h0 = Add(4 * states * dims.S);
+  c0 = Add(dims.lstm() ? 4 * states * dims.H : 0);
+  y = Add(4 * dims.T * dims.N * dims.D * dims.S);
+  hN = Add(h0.bytes);
+  cN = Add(c0.bytes);
+  inner = Add(inner_bytes);
+}
+
+StagedBackwardPlan::StagedBackwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap)
+    : StagedForwardPlan(dims, inner_bytes, gap) {
+  dy = Add(y.bytes);
+  dx = Add(x.bytes);
+  dparams = Add(params.bytes);
+  dh0 = Add(h0.bytes);
+  dc0 = Add(c0.bytes);
 }
 
 }  // namespace fused_rnn

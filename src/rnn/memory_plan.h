@@ -37,8 +37,8 @@ class RegionPlan {
   std::vector<Region> regions_;
 };
 
-// The shapes below use rows = sum of the lengths (planned as T*N), Rf and Wpf = packed panels of one direction.
-// "[D]" in front of a shape: one after another for each direction.
+// The shapes below use rows = sum of the lengths (planned as T*N); elements are of the type computed with, those of panels of
+// the type stored. "[D]" in front of a shape: one after another for each direction.
 
 struct ReservePlan : RegionPlan {
   ReservePlan(const Dims& dims, int64_t gap = 0);
@@ -86,6 +86,18 @@ struct BackwardPlan : RegionPlan {
   Region dy_top;
   Region h0, dhN;  // [D] [N, S]
   Region c0, dcN;  // [D] [N, H]
+};
+
+// For the 16-bit types: float32 copies of the caller's tensors (their shapes: rnn.h), beside the workspace of the pass itself.
+struct StagedForwardPlan : RegionPlan {
+  StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap = 0);
+  Region x, params, h0, c0, y, hN, cN;
+  Region inner;
+};
+
+struct StagedBackwardPlan : StagedForwardPlan {  // hN, cN hold dhN, dcN
+  StagedBackwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap = 0);
+  Region dy, dx, dparams, dh0, dc0;
 };
 
 }  // namespace fused_rnn

@@ -31,9 +31,9 @@ void PanelColumns(const GemmArgs<double>& args, const KernelTable<double>& kerne
     for (int64_t p = 0; p < panels; ++p) {
       const int64_t n = n0 + p * V, some = std::min(V, n0 + columns - n);
       if (args.b_transposed) {
-        kernels.pack_panel_transposed(args.b + n * args.b_ld + k0, args.b_ld, some, K, scratch->b + p * K * V);
+        kernels.panels.pack_transposed(args.b + n * args.b_ld + k0, args.b_ld, some, K, scratch->b + p * K * V);
       } else {
-        kernels.pack_panel(args.b + k0 * args.b_ld + n, args.b_ld, some, K, scratch->b + p * K * V);
+        kernels.panels.pack(args.b + k0 * args.b_ld + n, args.b_ld, some, K, scratch->b + p * K * V);
       }
     }
     for (int64_t m0 = 0; m0 < args.M; m0 += kBlockRows) {
@@ -47,7 +47,7 @@ void PanelColumns(const GemmArgs<double>& args, const KernelTable<double>& kerne
         a = scratch->a;
         a_ld = K;
       }
-      kernels.panel_gemm({rows, K, panels, a, a_ld, scratch->b, scratch->c, c_ld, false, nullptr});
+      kernels.panels.gemm({rows, K, panels, a, a_ld, scratch->b, scratch->c, c_ld, false, nullptr});
       for (int64_t m = 0; m < rows; ++m) {
         double* c = args.c + (m0 + m) * args.c_ld + n0;
         const double* tile = scratch->c + m * c_ld;

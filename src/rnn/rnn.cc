@@ -7,15 +7,10 @@
 #include "kernels/kernel_table.h"
 #include "rnn/param_layout.h"
 #include "rnn/passes.h"
+#include "rnn/staged.h"
 
 namespace fused_rnn {
 namespace {
-
-Dims Checked(const Problem& problem) {
-  const Dims dims(problem);
-  FUSED_RNN_CHECK(!dims.half(), "dtype: expected float32 or float64, got a 16-bit type");
-  return dims;
-}
 
 int64_t LanesFor(const Dims& dims) {
   return dims.dtype == DType::kFloat64 ? Kernels<double>().lanes : Kernels<float>().lanes;
@@ -47,32 +42,39 @@ void CheckGradient(const char* name, const void* pointer, Request request) {
 int64_t ParamCount(const Problem& problem) { return ParamLayout(Dims(problem)).size(); }
 
 size_t ForwardWorkspaceBytes(const Problem& problem, bool training) {
-  const Dims dims = Checked(problem);
-  return ForwardPlan(dims, training, LanesFor(dims)).bytes();
+  const Dims dims(problem);
+  const int64_t bytes = ForwardPlan(dims, training, LanesFor(dims)).bytes();
+  return dims.half() ? StagedForwardPlan(dims, bytes).bytes() : bytes;
 }
 
 size_t BackwardWorkspaceBytes(const Problem& problem) {
-  const Dims dims = Checked(problem);
-  return BackwardPlan(dims, LanesFor(dims)).bytes();
+  const Dims dims(problem);
+  const int64_t bytes = BackwardPlan(dims, LanesFor(dims)).bytes();
+  return dims.half() ? StagedBackwardPlan(dims, bytes).bytes() : bytes;
 }
 
-size_t ReserveBytes(const Problem& problem) { return ReservePlan(Checked(problem)).bytes(); }
+size_t ReserveBytes(const Problem& problem) { return ReservePlan(Dims(problem)).bytes(); }
 
 void Forward(const Problem& problem, const ForwardArgs& args) {
-  const Dims dims = Checked(problem);
+  const Dims dims(problem);
   CheckInputs(dims, args);
   const Steps steps(dims, args.lengths);
   const ForwardPlan plan(dims, args.reserve != nullptr, LanesFor(dims));
   const ReservePlan reserve(dims);
-  if (dims.dtype == DType::kFloat64) {
-    RunForward<double>(dims, steps, args, plan, reserve);
-  } else {
-    RunForward<float>(dims, steps, args, plan, reserve);
+  switch (dims.dtype) {
+    case DType::kFloat32:
+      return RunForward<float>(dims, steps, args, static_cast<const float*>(args.params), plan, reserve);
+    case DType::kFloat64:
+      return RunForward<double>(dims, steps, args, static_cast<const double*>(args.params), plan, reserve);
+    case DType::kFloat16:
+      return RunStagedForward<Float16>(dims, steps, args, StagedForwardPlan(dims, plan.bytes()), plan, reserve);
+    case DType::kBFloat16:
+      return RunStagedForward<BFloat16>(dims, steps, args, StagedForwardPlan(dims, plan.bytes()), plan, reserve);
   }
 }
 
 void Backward(const Problem& problem, const BackwardArgs& args) {
-  const Dims dims = Checked(problem);
+  const Dims dims(problem);
   CheckInputs(dims, args);
   const ReservePlan reserve(dims);
   CheckPointer("reserve", args.reserve, reserve.bytes());
@@ -82,10 +84,15 @@ void Backward(const Problem& problem, const BackwardArgs& args) {
   CheckGradient("dc0", args.dc0, dims.N > 0 && dims.lstm() ? args.dc0_req : Request::kNull);
   const Steps steps(dims, args.lengths);
   const BackwardPlan plan(dims, LanesFor(dims));
-  if (dims.dtype == DType::kFloat64) {
-    RunBackward<double>(dims, steps, args, plan, reserve);
-  } else {
-    RunBackward<float>(dims, steps, args, plan, reserve);
+  switch (dims.dtype) {
+    case DType::kFloat32:
+      return RunBackward<float>(dims, steps, args, static_cast<const float*>(args.params), plan, reserve);
+    case DType::kFloat64:
+      return RunBackward<double>(dims, steps, args, static_cast<const double*>(args.params), plan, reserve);
+    case DType::kFloat16:
+      return RunStagedBackward<Float16>(dims, steps, args, StagedBackwardPlan(dims, plan.bytes()), plan, reserve);
+    case DType::kBFloat16:
+      return RunStagedBackward<BFloat16>(dims, steps, args, StagedBackwardPlan(dims, plan.bytes()), plan, reserve);
   }
 }
 

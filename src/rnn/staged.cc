@@ -1,0 +1,106 @@
+#include "rnn/staged.h"
+
+#include "base/team.h"
+#include "kernels/kernel_table.h"
+
+namespace fused_rnn {
+namespace {
+
+template <typename Half>
+class Stage {
+ public:
+  explicit Stage(void* workspace) : workspace_(workspace) {}
+
+  // The tensor in float32, in `region`. Null stays null.
+  const float* In(const void* tensor, const Region& region) const {
+    if (tensor == nullptr) return nullptr;
+    const Half* from = static_cast<const Half*>(tensor);
+    float* to = Buffer(region);
+    ForEachPart(region, [&](int64_t begin, int64_t end) { kernels_.widen(from + begin, to + begin, end - begin); });
+    return to;
+  }
+
+  float* Buffer(const Region& region) const { return region.template In<float>(workspace_); }
+  float* BufferFor(const void* tensor, const Region& region) const { return tensor != nullptr ? Buffer(region) : nullptr; }
+
+  // The caller's tensor = `region`.
+  void Out(const Region& region, void* tensor) const {
+    if (tensor == nullptr) return;
+    Half* to = static_cast<Half*>(tensor);
+    const float* from = Buffer(region);
+    ForEachPart(region, [&](int64_t begin, int64_t end) { kernels_.narrow(from + begin, to + begin, end - begin); });
+  }
+
+ private:
+  template <typename Body>
+  static void ForEachPart(const Region& region, const Body& body) {
+    const int64_t n = region.bytes / 4;
+    ParallelFor(TeamSizeFor(static_cast<double>(n)), n, body);
+  }
+
+  void* workspace_;
+  const ConvertKernels<Half>& kernels_ = Converters<Half>();
+};
+
+}  // namespace
+
+template <typename Half>
+void RunStagedForward(const Dims& dims, const Steps& steps, const ForwardArgs& args, const StagedForwardPlan& staged,
+                      const ForwardPlan& plan, const ReservePlan& reserve) {
+  const Stage<Half> stage(args.workspace);
+  ForwardArgs inner = args;
+  inner.x = stage.In(args.x, staged.x);
+  inner.params = stage.In(args.params, staged.params);
+  inner.h0 = stage.In(args.h0, staged.h0);
+  inner.c0 = stage.In(args.c0, staged.c0);
+  inner.y = stage.Buffer(staged.y);
+  inner.hN = stage.BufferFor(args.hN, staged.hN);
+  inner.cN = stage.BufferFor(args.cN, staged.cN);
+  inner.workspace = staged.inner.In<void>(args.workspace);
+  RunForward<float, Half>(dims, steps, inner, static_cast<const Half*>(args.params), plan, reserve);
+  stage.Out(staged.y, args.y);
+  stage.Out(staged.hN, args.hN);
+  stage.Out(staged.cN, args.cN);
+}
+
+template <typename Half>
+void RunStagedBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args, const StagedBackwardPlan& staged,
+                       const BackwardPlan& plan, const ReservePlan& reserve) {
+  const Stage<Half> stage(args.workspace);
+  BackwardArgs inner = args;
+  inner.x = stage.In(args.x, staged.x);
+  inner.params = stage.In(args.params, staged.params);
+  inner.h0 = stage.In(args.h0, staged.h0);
+  inner.c0 = stage.In(args.c0, staged.c0);
+  inner.y = stage.In(args.y, staged.y);
+  inner.dy = stage.In(args.dy, staged.dy);
+  inner.dhN = stage.In(args.dhN, staged.hN);
+  inner.dcN = stage.In(args.dcN, staged.cN);
+  // With kAdd the copy starts as what is there, so that the sum is rounded once.
+  const auto gradient = [&](void* tensor, Request request, const Region& region) -> float* {
+    if (request == Request::kNull || tensor == nullptr) return nullptr;
+    if (request == Request::kAdd) stage.In(tensor, region);
+    return stage.Buffer(region);
+  };
+  inner.dx = gradient(args.dx, args.dx_req, staged.dx);
+  inner.dparams = gradient(args.dparams, args.dparams_req, staged.dparams);
+  inner.dh0 = gradient(args.dh0, args.dh0_req, staged.dh0);
+  inner.dc0 = gradient(args.dc0, args.dc0_req, staged.dc0);
+  inner.workspace = staged.inner.In<void>(args.workspace);
+  RunBackward<float, Half>(dims, steps, inner, static_cast<const Half*>(args.params), plan, reserve);
+  if (inner.dx != nullptr) stage.Out(staged.dx, args.dx);
+  if (inner.dparams != nullptr) stage.Out(staged.dparams, args.dparams);
+  if (inner.dh0 != nullptr) stage.Out(staged.dh0, args.dh0);
+  if (inner.dc0 != nullptr) stage.Out(staged.dc0, args.dc0);
+}
+
+#define FUSED_RNN_INSTANTIATE(Half)                                                                                      \
+  template void RunStagedForward<Half>(const Dims&, const Steps&, const ForwardArgs&, const StagedForwardPlan&,          \
+                                       const ForwardPlan&, const ReservePlan&);                                          \
+  template void RunStagedBackward<Half>(const Dims&, const Steps&, const BackwardArgs&, const StagedBackwardPlan&,       \
+                                        const BackwardPlan&, const ReservePlan&);
+FUSED_RNN_INSTANTIATE(Float16)
+FUSED_RNN_INSTANTIATE(BFloat16)
+#undef FUSED_RNN_INSTANTIATE
+
+}  // namespace fused_rnn

@@ -1,0 +1,20 @@
+// The 16-bit types: stored so by the caller, computed in float32.
+#ifndef FUSED_RNN_RNN_STAGED_H_
+#define FUSED_RNN_RNN_STAGED_H_
+
+#include "rnn/passes.h"
+
+namespace fused_rnn {
+
+// As RunForward and RunBackward, but all tensors of `args` are of type Half, and args.workspace is laid out by the staged plan.
+template <typename Half>
+void RunStagedForward(const Dims& dims, const Steps& steps, const ForwardArgs& args, const StagedForwardPlan& staged,
+                      const ForwardPlan& plan, const ReservePlan& reserve);
+
+template <typename Half>
+void RunStagedBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args, const StagedBackwardPlan& staged,
+                       const BackwardPlan& plan, const ReservePlan& reserve);
+
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_RNN_STAGED_H_
