@@ -1,27 +1,34 @@
 // Fused recurrent layers on a CPU: the library's only public C++ header.
 //
-// A `Problem` describes a stack of L recurrent layers in D directions over T time steps and N sequences. Size queries say
-// how large every buffer is; `Forward` and `Backward` compute in buffers that the caller owns. Nothing is kept between calls
-// except the process-wide choice of instruction set and number of threads.
+// A `Problem` describes a stack of L recurrent layers in D directions over T time steps and N
+// sequences. Size queries say how large every buffer is; `Forward` and `Backward` compute in
+// buffers that the caller owns. Nothing is kept between calls except the process-wide choice of
+// instruction set and number of threads.
 //
 // Letters used for sizes everywhere in this project (all in elements):
-//   T time steps, N batch, I input size, H hidden size, P projected size (0 = none), L layers, D directions (1 or 2),
-//   G gates of a cell (LSTM 4: i, f, g, o; GRU 3: r, z, n; RNN 1), S = P if projected, else H (the size of h and of y per direction).
+//   T time steps, N batch, I input size, H hidden size, P projected size (0 = none), L layers, D
+//   directions (1 or 2), G gates of a cell (LSTM 4: i, f, g, o; GRU 3: r, z, n; RNN 1), S = P if
+//   projected, else H (the size of h and of y per direction).
 //
-// Every tensor is dense and row-major (the last index has stride 1), in the problem's dtype, aligned to its element size:
+// Every tensor is dense and row-major (the last index has stride 1), in the problem's dtype,
+// aligned to its element size:
 //   x [T, N, I]                 input
 //   params [ParamCount]         all weights, then all biases (layout: see `ParamCount`)
 //   h0, hN [L*D, N, S]          initial and final hidden state; index l*D + d
 //   c0, cN [L*D, N, H]          initial and final cell state (LSTM only)
-//   y [T, N, D*S]               output of the last layer; the reverse direction is the second half, y[..., S:]
+//   y [T, N, D*S]               output of the last layer; the reverse direction is the second half,
+//   y[..., S:]
 // The gradient of a tensor is named d + its name and has its shape.
 //
-// Cells, with a = W x_t + bW and b = R h_{t-1} + bR (rows of W, R, bW, bR are the gates in the order given above):
-//   rnn   h = act(a + b), act = tanh or relu                                        (Elman 1990, eq. of the simple network)
-//   lstm  i, f, o = sigmoid(a + b); g = tanh(a + b); c = f c_{t-1} + i g; h = o tanh(c)   (Gers et al. 2000, no peepholes)
-//         clipped: c = min(max(c, clip_min), clip_max) before tanh and before the next step (cuDNN, cudnnSetRNNClip)
-//         projected: h = Wp (o tanh(c))                                             (Sak et al. 2014, section 2)
-//   gru   r, z = sigmoid(a + b); n = tanh(a_n + r b_n); h = (1 - z) n + z h_{t-1}      (Cho et al. 2014; cuDNN's variant,
+// Cells, with a = W x_t + bW and b = R h_{t-1} + bR (rows of W, R, bW, bR are the gates in the
+// order given above):
+//   rnn   h = act(a + b), act = tanh or relu                                        (Elman 1990,
+//   eq. of the simple network) lstm  i, f, o = sigmoid(a + b); g = tanh(a + b); c = f c_{t-1} + i
+//   g; h = o tanh(c)   (Gers et al. 2000, no peepholes)
+//         clipped: c = min(max(c, clip_min), clip_max) before tanh and before the next step (cuDNN,
+//         cudnnSetRNNClip) projected: h = Wp (o tanh(c)) (Sak et al. 2014, section 2)
+//   gru   r, z = sigmoid(a + b); n = tanh(a_n + r b_n); h = (1 - z) n + z h_{t-1}      (Cho et al.
+//   2014; cuDNN's variant,
 //         which applies the reset gate after the recurrent product)
 #ifndef FUSED_RNN_RNN_H_
 #define FUSED_RNN_RNN_H_
@@ -43,11 +50,13 @@ enum class Mode : int { kRnnRelu = 0, kRnnTanh = 1, kLstm = 2, kGru = 3 };
 // Element type of all tensors of a problem. The half types are storage only: arithmetic is float32.
 enum class DType : int { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBFloat16 = 3 };
 
-// What to do with a gradient: leave it (and skip the work that only it needs), overwrite it, or add to what is there.
+// What to do with a gradient: leave it (and skip the work that only it needs), overwrite it, or add
+// to what is there.
 enum class Request : int { kNull = 0, kWrite = 1, kAdd = 2 };
 
 // Thrown for every rejected argument; what() names the argument, what was expected and what came.
-// std::runtime_error, so that the message crosses libraries built with either of libstdc++'s string layouts.
+// std::runtime_error, so that the message crosses libraries built with either of libstdc++'s string
+// layouts.
 class FUSED_RNN_API Error : public std::runtime_error {
  public:
   explicit Error(const char* message);
@@ -64,12 +73,13 @@ struct Problem {
   int64_t L = 1;  // >= 1
   int64_t D = 1;  // 1, or 2 = bidirectional
   int64_t P = 0;  // LSTM only: projected size, 1 <= P <= H; 0 = no projection
-  // Probability, in [0, 1], that an element of the output of a layer other than the last is dropped. Acts only in a forward
-  // that is given a reserve; leave it 0 to train without dropout.
+  // Probability, in [0, 1], that an element of the output of a layer other than the last is
+  // dropped. Acts only in a forward that is given a reserve; leave it 0 to train without dropout.
   double dropout = 0;
   // The sequences have lengths of their own (`lengths` of the argument structs is read).
   bool variable_length = false;
-  // LSTM only: clip the cell state into [clip_min, clip_max]; clip_nan also maps NaN into the range.
+  // LSTM only: clip the cell state into [clip_min, clip_max]; clip_nan also maps NaN into the
+  // range.
   bool clip = false;
   double clip_min = 0;
   double clip_max = 0;
@@ -77,20 +87,22 @@ struct Problem {
 };
 
 // Number of elements of `params`. Layout, in MXNet's order (l outer, d inner):
-//   for each (l, d): W [G*H, I_l], R [G*H, S], and Wp [P, H] if projected; I_0 = I, I_l = D*S above;
-//   then for each (l, d): bW [G*H], bR [G*H].
+//   for each (l, d): W [G*H, I_l], R [G*H, S], and Wp [P, H] if projected; I_0 = I, I_l = D*S
+//   above; then for each (l, d): bW [G*H], bR [G*H].
 // Size queries throw Error if the problem is not valid or a size does not fit 63 bits.
 FUSED_RNN_API int64_t ParamCount(const Problem& problem);
 
-// Scratch memory of one call, in bytes; its contents are undefined before and after. 64-byte alignment expected.
-// The values hold for the instruction set in use (see `IsaName`), for every number of threads.
+// Scratch memory of one call, in bytes; its contents are undefined before and after. 64-byte
+// alignment expected. The values hold for the instruction set in use (see `IsaName`), for every
+// number of threads.
 FUSED_RNN_API size_t ForwardWorkspaceBytes(const Problem& problem, bool training);
 FUSED_RNN_API size_t BackwardWorkspaceBytes(const Problem& problem);
 
 // Memory that a training forward hands to its backward, in bytes; 64-byte alignment expected.
 FUSED_RNN_API size_t ReserveBytes(const Problem& problem);
 
-// All pointers are the caller's, before, during and after the call. No output may overlap an input or another output.
+// All pointers are the caller's, before, during and after the call. No output may overlap an input
+// or another output.
 struct ForwardArgs {
   const void* x = nullptr;
   const void* params = nullptr;
@@ -101,14 +113,17 @@ struct ForwardArgs {
   void* hN = nullptr;         // may be null: not wanted
   void* cN = nullptr;         // LSTM only; may be null: not wanted
   void* workspace = nullptr;  // ForwardWorkspaceBytes(problem, reserve != nullptr)
-  void* reserve = nullptr;    // null: inference. Else ReserveBytes(problem), written here, and dropout acts
-  uint64_t dropout_seed = 0;  // key of the counter-based generator; the same key gives the same mask on any number of threads
+  void* reserve =
+      nullptr;  // null: inference. Else ReserveBytes(problem), written here, and dropout acts
+  uint64_t dropout_seed = 0;  // key of the counter-based generator; the same key gives the same
+                              // mask on any number of threads
 };
 
 // y[t, n] is 0 for t >= lengths[n]; hN, cN are the states after each sequence's own last step.
 FUSED_RNN_API void Forward(const Problem& problem, const ForwardArgs& args);
 
-// Inputs are those of the forward, its y and its reserve; none of them is changed, so a backward can run again.
+// Inputs are those of the forward, its y and its reserve; none of them is changed, so a backward
+// can run again.
 struct BackwardArgs {
   const void* x = nullptr;
   const void* params = nullptr;
@@ -134,17 +149,20 @@ struct BackwardArgs {
 // dy at t >= lengths[n] is not read, and dx there is 0.
 FUSED_RNN_API void Backward(const Problem& problem, const BackwardArgs& args);
 
-// Instruction set of the kernels in use: "scalar", "avx2" or "avx512": the best that this CPU and operating system have,
-// capped by the environment variable FUSED_RNN_MAX_ISA (one of these names; any other value makes every call throw Error).
+// Instruction set of the kernels in use: "scalar", "avx2" or "avx512": the best that this CPU and
+// operating system have, capped by the environment variable FUSED_RNN_MAX_ISA (one of these names;
+// any other value makes every call throw Error).
 FUSED_RNN_API const char* IsaName();
 
-// Threads that a call may use. 0 (the default) follows OpenMP's own setting (OMP_NUM_THREADS). SetNumThreads throws Error
-// for a negative number. In a process forked after threads were started, calls run on one thread.
+// Threads that a call may use. 0 (the default) follows OpenMP's own setting (OMP_NUM_THREADS).
+// SetNumThreads throws Error for a negative number. In a process forked after threads were started,
+// calls run on one thread.
 FUSED_RNN_API int NumThreads();
 FUSED_RNN_API void SetNumThreads(int threads);
 
-// Multiply-adds (as 2 operations each) that `threads` threads (0 = NumThreads()) do per second with operands in registers, in
-// GFLOP/s: the roof that benchmarks divide by. Runs for about `seconds`. Float32 or float64.
+// Multiply-adds (as 2 operations each) that `threads` threads (0 = NumThreads()) do per second with
+// operands in registers, in GFLOP/s: the roof that benchmarks divide by. Runs for about `seconds`.
+// Float32 or float64.
 FUSED_RNN_API double MeasureFmaPeak(DType dtype, int threads, double seconds);
 
 }  // namespace fused_rnn

@@ -12,8 +12,8 @@ namespace fused_rnn {
 }  // namespace fused_rnn
 
 // The message names the argument, what was expected and what came.
-#define FUSED_RNN_CHECK(condition, ...) \
-  do {                                  \
+#define FUSED_RNN_CHECK(condition, ...)               \
+  do {                                                \
     if (!(condition)) ::fused_rnn::Fail(__VA_ARGS__); \
   } while (0)
 

@@ -26,14 +26,18 @@ Isa CappedIsa() {
 
 const char* IsaName(Isa isa) {
   switch (isa) {
-    case Isa::kAvx512: return "avx512";
-    case Isa::kAvx2: return "avx2";
-    default: return "scalar";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAvx2:
+      return "avx2";
+    default:
+      return "scalar";
   }
 }
 
 Isa DetectedIsa() {
-  // __builtin_cpu_supports asks CPUID and, through XGETBV, whether the operating system saves the registers.
+  // __builtin_cpu_supports asks CPUID and, through XGETBV, whether the operating system saves the
+  // registers.
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::kScalar;
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {

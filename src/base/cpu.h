@@ -4,7 +4,8 @@
 
 namespace fused_rnn {
 
-// Ordered: a later one includes the earlier ones. kScalar is x86-64's baseline (SSE2), which every such CPU has.
+// Ordered: a later one includes the earlier ones. kScalar is x86-64's baseline (SSE2), which every
+// such CPU has.
 enum class Isa : int { kScalar = 0, kAvx2 = 1, kAvx512 = 2 };
 
 const char* IsaName(Isa isa);
@@ -12,11 +13,13 @@ const char* IsaName(Isa isa);
 // The best that the CPU and the operating system support.
 Isa DetectedIsa();
 
-// DetectedIsa() capped by the environment variable FUSED_RNN_MAX_ISA, which is read once. Throws Error for a bad value.
+// DetectedIsa() capped by the environment variable FUSED_RNN_MAX_ISA, which is read once. Throws
+// Error for a bad value.
 Isa ActiveIsa();
 
-// For tests and benchmarks that compare instruction sets in one process: makes ActiveIsa() return `isa` (at most
-// DetectedIsa(), else throws Error). Not to be called while a Forward or Backward runs.
+// For tests and benchmarks that compare instruction sets in one process: makes ActiveIsa() return
+// `isa` (at most DetectedIsa(), else throws Error). Not to be called while a Forward or Backward
+// runs.
 void OverrideActiveIsa(Isa isa);
 
 }  // namespace fused_rnn

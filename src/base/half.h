@@ -1,4 +1,5 @@
-// The 16-bit storage types and their conversion, round to nearest even. Arithmetic is float32 everywhere.
+// The 16-bit storage types and their conversion, round to nearest even. Arithmetic is float32
+// everywhere.
 #ifndef FUSED_RNN_BASE_HALF_H_
 #define FUSED_RNN_BASE_HALF_H_
 
@@ -13,8 +14,8 @@ struct BFloat16 {  // the upper half of a float32
   uint16_t bits;
 };
 
-// In an unnamed namespace because kernels.cc includes this for every instruction set, and a copy compiled for one set must not
-// serve the others.
+// In an unnamed namespace because kernels.cc includes this for every instruction set, and a copy
+// compiled for one set must not serve the others.
 namespace {
 
 inline uint32_t BitsOf(float value) {
@@ -31,7 +32,8 @@ inline float FloatOf(uint32_t bits) {
 
 inline float Widen(BFloat16 half) { return FloatOf(static_cast<uint32_t>(half.bits) << 16); }
 
-// By integers as far as subnormals go: with flush-to-zero set, float operations on them would give 0.
+// By integers as far as subnormals go: with flush-to-zero set, float operations on them would give
+// 0.
 inline float Widen(Float16 half) {
   const uint32_t sign = static_cast<uint32_t>(half.bits & 0x8000) << 16;
   const uint32_t exponent = half.bits >> 10 & 31, mantissa = half.bits & 0x3ff;

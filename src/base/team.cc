@@ -13,8 +13,8 @@ namespace {
 
 std::atomic<int> g_threads{0};  // 0: OpenMP's setting
 
-// libgomp's pool does not survive fork(): a region of more than one thread in the child would wait for threads that are not
-// there. So the child is single-threaded.
+// libgomp's pool does not survive fork(): a region of more than one thread in the child would wait
+// for threads that are not there. So the child is single-threaded.
 std::atomic<bool> g_forked{false};
 const int g_fork_handler = pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
 

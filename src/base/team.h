@@ -1,7 +1,7 @@
 // Threads: how many, how they are started, and how they wait for each other.
 //
-// OpenMP starts them, so that this library, oneDNN and MXNet share one pool (all of them use GCC's libgomp); a second pool
-// would spin against the first.
+// OpenMP starts them, so that this library, oneDNN and MXNet share one pool (all of them use GCC's
+// libgomp); a second pool would spin against the first.
 #ifndef FUSED_RNN_BASE_TEAM_H_
 #define FUSED_RNN_BASE_TEAM_H_
 
@@ -12,8 +12,8 @@
 
 namespace fused_rnn {
 
-// Sets flush-to-zero and denormals-are-zero in this thread while alive: subnormal numbers cost a hundred cycles each and
-// mean nothing in a recurrent state.
+// Sets flush-to-zero and denormals-are-zero in this thread while alive: subnormal numbers cost a
+// hundred cycles each and mean nothing in a recurrent state.
 class FlushSubnormals {
  public:
   FlushSubnormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | kFtzDaz); }
@@ -31,8 +31,9 @@ using TeamFunction = void (*)(const void* closure, int thread, int team);
 void RunTeam(int threads, TeamFunction function, const void* closure);
 }  // namespace internal
 
-// Calls body(thread, team) on `team` threads at once, thread = 0 .. team-1, and returns when all are done. 1 <= team <= threads:
-// OpenMP may grant fewer (nested regions), so the split of the work must come from `team`. `body` must not throw.
+// Calls body(thread, team) on `team` threads at once, thread = 0 .. team-1, and returns when all
+// are done. 1 <= team <= threads: OpenMP may grant fewer (nested regions), so the split of the work
+// must come from `team`. `body` must not throw.
 template <typename Body>
 void RunTeam(int threads, const Body& body) {
   internal::RunTeam(
@@ -43,8 +44,9 @@ void RunTeam(int threads, const Body& body) {
       &body);
 }
 
-// The threads worth starting, at most NumThreads(), for `work` multiply-adds in all, between whose parts of `step_work` the
-// threads wait for each other (by default they never do): a tiny problem is faster on one.
+// The threads worth starting, at most NumThreads(), for `work` multiply-adds in all, between whose
+// parts of `step_work` the threads wait for each other (by default they never do): a tiny problem
+// is faster on one.
 int TeamSizeFor(double work, double step_work = 1e30);
 
 struct Range {
@@ -66,8 +68,8 @@ void ParallelFor(int threads, int64_t count, const Body& body) {
   });
 }
 
-// Reusable barrier of threads that run side by side. Waiting spins a little, since steps are microseconds long, and then
-// yields, so that more threads than cores still make progress.
+// Reusable barrier of threads that run side by side. Waiting spins a little, since steps are
+// microseconds long, and then yields, so that more threads than cores still make progress.
 class alignas(64) SpinBarrier {
  public:
   // Returns when `participants` threads have called it as often as this one.

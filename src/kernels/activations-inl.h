@@ -1,10 +1,12 @@
-// sigmoid and tanh on vectors, float and double. Compiled once per instruction set (see kernels.cc).
+// sigmoid and tanh on vectors, float and double. Compiled once per instruction set (see
+// kernels.cc).
 //
-// Both come from exp by the usual argument reduction, x = k ln 2 + r with |r| <= ln 2 / 2, and the Taylor series of exp(r),
-// whose remainder at this r is below a quarter of a unit in the last place (float: degree 7, 0.35^8/8! = 5e-9; double:
-// degree 13, 0.35^14/14! = 4e-18).
-// Error bound, checked by tests/cpp/activations_test.cc: 4 units in the last place for both functions and both types.
-// Results are in [0, 1] and [-1, 1] for every argument, infinities included; NaN comes only from NaN.
+// Both come from exp by the usual argument reduction, x = k ln 2 + r with |r| <= ln 2 / 2, and the
+// Taylor series of exp(r), whose remainder at this r is below a quarter of a unit in the last place
+// (float: degree 7, 0.35^8/8! = 5e-9; double: degree 13, 0.35^14/14! = 4e-18). Error bound, checked
+// by tests/cpp/activations_test.cc: 4 units in the last place for both functions and both types.
+// Results are in [0, 1] and [-1, 1] for every argument, infinities included; NaN comes only from
+// NaN.
 #ifndef FUSED_RNN_KERNELS_ACTIVATIONS_INL_H_
 #define FUSED_RNN_KERNELS_ACTIVATIONS_INL_H_
 
@@ -37,7 +39,8 @@ struct ExpConstants;
 template <>
 struct ExpConstants<float> {
   static constexpr int kDegree = 7;
-  static constexpr float kRound = 0x1.8p23f;  // adding it leaves the nearest integer in the low mantissa bits
+  static constexpr float kRound =
+      0x1.8p23f;  // adding it leaves the nearest integer in the low mantissa bits
   static constexpr float kLn2High = 0x1.62e4p-1f;
   static constexpr float kLn2Low = 0x1.7f7d1cp-20f;
   static constexpr float kSigmoidRange = 87.0f;  // exp and its inverse stay normal numbers
@@ -54,7 +57,8 @@ struct ExpConstants<double> {
   static constexpr double kTanhRange = 20.0;
 };
 
-// x = k ln 2 + r; returns exp(r) - 1 and sets `exponent` to k in the place of a number's exponent field.
+// x = k ln 2 + r; returns exp(r) - 1 and sets `exponent` to k in the place of a number's exponent
+// field.
 template <typename Real>
 inline Vec<Real> ReducedExpm1(Vec<Real> x, BitsVec<Real>* exponent) {
   using C = ExpConstants<Real>;
@@ -101,7 +105,8 @@ inline Vec<Real> Sigmoid(Vec<Real> x) {
   return KeepNan<Real>(x, Real(1) / (Real(1) + AddExponent<Real>(p + Real(1), exponent)));
 }
 
-// With e = exp(2|x|) - 1 = 2^k (exp(r) - 1) + (2^k - 1), tanh|x| = e / (e + 2): no cancellation near 0, where k = 0.
+// With e = exp(2|x|) - 1 = 2^k (exp(r) - 1) + (2^k - 1), tanh|x| = e / (e + 2): no cancellation
+// near 0, where k = 0.
 template <typename Real>
 inline Vec<Real> Tanh(Vec<Real> x) {
   const BitsVec<Real> bits = reinterpret_cast<BitsVec<Real>>(x);
@@ -113,8 +118,8 @@ inline Vec<Real> Tanh(Vec<Real> x) {
   const Vec<Real> scale = AddExponent<Real>(Broadcast<Real>(1), exponent);
   const Vec<Real> e = scale * p + (scale - Real(1));
   const Vec<Real> result = e / (e + Real(2));
-  return KeepNan<Real>(
-      x, reinterpret_cast<Vec<Real>>(reinterpret_cast<BitsVec<Real>>(result) | sign));
+  return KeepNan<Real>(x,
+                       reinterpret_cast<Vec<Real>>(reinterpret_cast<BitsVec<Real>>(result) | sign));
 }
 
 template <typename Real, Vec<Real> (*function)(Vec<Real>)>

@@ -1,4 +1,5 @@
-// What the backward gate arithmetic of all cells shares. Compiled once per instruction set (see kernels.cc).
+// What the backward gate arithmetic of all cells shares. Compiled once per instruction set (see
+// kernels.cc).
 #ifndef FUSED_RNN_KERNELS_CELL_COMMON_INL_H_
 #define FUSED_RNN_KERNELS_CELL_COMMON_INL_H_
 

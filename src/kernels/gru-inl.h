@@ -1,5 +1,5 @@
-// GRU gate arithmetic (Cho et al. 2014, in cuDNN's form: the reset gate acts after the recurrent product). Compiled once per
-// instruction set (see kernels.cc).
+// GRU gate arithmetic (Cho et al. 2014, in cuDNN's form: the reset gate acts after the recurrent
+// product). Compiled once per instruction set (see kernels.cc).
 #ifndef FUSED_RNN_KERNELS_GRU_INL_H_
 #define FUSED_RNN_KERNELS_GRU_INL_H_
 

@@ -6,9 +6,12 @@ namespace {
 template <typename Table>
 const Table& Choose(const Table& scalar_table, const Table& avx2_table, const Table& avx512_table) {
   switch (ActiveIsa()) {
-    case Isa::kAvx512: return avx512_table;
-    case Isa::kAvx2: return avx2_table;
-    default: return scalar_table;
+    case Isa::kAvx512:
+      return avx512_table;
+    case Isa::kAvx2:
+      return avx2_table;
+    default:
+      return scalar_table;
   }
 }
 

@@ -1,7 +1,9 @@
-// The one list of kernels: what each computes, on what layout, and how the build for the CPU at hand is chosen.
+// The one list of kernels: what each computes, on what layout, and how the build for the CPU at
+// hand is chosen.
 //
-// Kernels work on plain pointers and strides. They do not allocate, start threads, throw or log; their callers (src/rnn) have
-// checked everything. "_ld" is the distance between rows, in elements. V = `lanes` is the vector width in elements.
+// Kernels work on plain pointers and strides. They do not allocate, start threads, throw or log;
+// their callers (src/rnn) have checked everything. "_ld" is the distance between rows, in elements.
+// V = `lanes` is the vector width in elements.
 #ifndef FUSED_RNN_KERNELS_KERNEL_TABLE_H_
 #define FUSED_RNN_KERNELS_KERNEL_TABLE_H_
 
@@ -13,9 +15,9 @@
 namespace fused_rnn {
 
 // c [rows, count*V] = (accumulate ? c : 0) + a [rows, K] * panels.
-// A panel holds V columns of the right-hand matrix for all K: element (k, j) at k*V + j, 64-byte aligned; `count` panels lie one
-// after another. Their elements are stored as Weight. While it computes, it fetches the same number of bytes from `prefetch` (may
-// be null) towards the cache.
+// A panel holds V columns of the right-hand matrix for all K: element (k, j) at k*V + j, 64-byte
+// aligned; `count` panels lie one after another. Their elements are stored as Weight. While it
+// computes, it fetches the same number of bytes from `prefetch` (may be null) towards the cache.
 template <typename Real, typename Weight>
 struct PanelGemmArgs {
   int64_t rows, K, count;
@@ -36,8 +38,9 @@ struct CellForwardArgs {
   // R h_{t-1}. Gate g of unit block b (V units) is at column (b*G + g)*V: panel order.
   const Real* tile;
   int64_t tile_ld;
-  // In: W x_t + biases (for the n gate of a GRU without bR). Gate g at column g*gate_stride. If `keep`, out: the gates after
-  // their activation, and for a GRU, as a fourth gate, the n gate's R h_{t-1} + bR.
+  // In: W x_t + biases (for the n gate of a GRU without bR). Gate g at column g*gate_stride. If
+  // `keep`, out: the gates after their activation, and for a GRU, as a fourth gate, the n gate's R
+  // h_{t-1} + bR.
   Real* gates;
   int64_t gates_ld, gate_stride;
   bool keep;
@@ -80,11 +83,12 @@ struct CellBackwardArgs {
   int64_t dc_ld;
   Real* dc_out;  // LSTM: dc_{t-1}; may be `dc`
   int64_t dc_out_ld;
-  // Gradients of the pre-activations, gate g at column g*gate_stride. LSTM: i, f, g, o. rnn: one. GRU: n' (of R h + bR inside
-  // the reset product), r, z, n, so that columns [0, 3) belong to the recurrent side and [1, 4) to the input side.
+  // Gradients of the pre-activations, gate g at column g*gate_stride. LSTM: i, f, g, o. rnn: one.
+  // GRU: n' (of R h + bR inside the reset product), r, z, n, so that columns [0, 3) belong to the
+  // recurrent side and [1, 4) to the input side.
   Real* dgates;
   int64_t dgates_ld, dgate_stride;
-  Real* db;  // sums of dgates over rows are added here, gate g at g*dgate_stride
+  Real* db;           // sums of dgates over rows are added here, gate g at g*dgate_stride
   Real* unprojected;  // LSTM: receives o tanh(c); null: not wanted
   int64_t unprojected_ld;
   bool clip;  // LSTM
@@ -117,8 +121,8 @@ struct KernelTable {
   // y[i] = f(x[i]) for i < n: the activations of the cells, for tests of their error bounds.
   void (*sigmoid)(const Real* x, Real* y, int64_t n);
   void (*tanh)(const Real* x, Real* y, int64_t n);
-  // Does `iterations` rounds of independent multiply-adds in registers; returns the operations (2 per multiply-add) done.
-  // `sink` receives a value that depends on all of them.
+  // Does `iterations` rounds of independent multiply-adds in registers; returns the operations (2
+  // per multiply-add) done. `sink` receives a value that depends on all of them.
   double (*fma_rounds)(int64_t iterations, Real* sink);
 };
 
@@ -129,7 +133,8 @@ struct HalfKernelTable {
   ConvertKernels<BFloat16> bf16;
 };
 
-// The tables of ActiveIsa(), by the types that are asked for: (float | double), and for panels also (float, 16-bit type).
+// The tables of ActiveIsa(), by the types that are asked for: (float | double), and for panels also
+// (float, 16-bit type).
 template <typename Real>
 const KernelTable<Real>& Kernels();
 template <typename Real, typename Weight>
@@ -138,11 +143,11 @@ template <typename Half>
 const ConvertKernels<Half>& Converters();
 
 // The tables themselves, one per build of kernels.cc.
-#define FUSED_RNN_DECLARE_TABLES(isa)                   \
-  namespace isa {                                       \
-  extern const KernelTable<float> kKernelTableFloat;    \
-  extern const KernelTable<double> kKernelTableDouble;  \
-  extern const HalfKernelTable kHalfKernelTable;        \
+#define FUSED_RNN_DECLARE_TABLES(isa)                  \
+  namespace isa {                                      \
+  extern const KernelTable<float> kKernelTableFloat;   \
+  extern const KernelTable<double> kKernelTableDouble; \
+  extern const HalfKernelTable kHalfKernelTable;       \
   }
 FUSED_RNN_DECLARE_TABLES(scalar)
 FUSED_RNN_DECLARE_TABLES(avx2)

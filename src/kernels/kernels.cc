@@ -1,9 +1,11 @@
-// All kernels for one instruction set. The build compiles this file once per set, with FUSED_RNN_ISA naming it (scalar, avx2,
-// avx512) and the matching compiler flags. Everything is in a namespace of that name and nothing from the standard library is
-// instantiated here: an inline function compiled with AVX-512 could otherwise be the copy that the linker keeps for all.
+// All kernels for one instruction set. The build compiles this file once per set, with
+// FUSED_RNN_ISA naming it (scalar, avx2, avx512) and the matching compiler flags. Everything is in
+// a namespace of that name and nothing from the standard library is instantiated here: an inline
+// function compiled with AVX-512 could otherwise be the copy that the linker keeps for all.
 #include "kernels/kernel_table.h"
 
-// False alarms inside GCC's own intrinsics, whose "undefined" operands are never read (GCC bug 105593).
+// False alarms inside GCC's own intrinsics, whose "undefined" operands are never read (GCC bug
+// 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 #include "kernels/gru-inl.h"

@@ -1,5 +1,5 @@
-// LSTM gate arithmetic (Gers, Schmidhuber, Cummins 2000, without peepholes; the clip is cuDNN's). Compiled once per
-// instruction set (see kernels.cc).
+// LSTM gate arithmetic (Gers, Schmidhuber, Cummins 2000, without peepholes; the clip is cuDNN's).
+// Compiled once per instruction set (see kernels.cc).
 #ifndef FUSED_RNN_KERNELS_LSTM_INL_H_
 #define FUSED_RNN_KERNELS_LSTM_INL_H_
 
@@ -41,7 +41,8 @@ void LstmForward(const CellForwardArgs<Real>& args) {
   });
 }
 
-// The chain rule of the above. The kept c is the clipped one, so a unit was clipped where c is at a bound.
+// The chain rule of the above. The kept c is the clipped one, so a unit was clipped where c is at a
+// bound.
 template <typename Real>
 void LstmBackward(const CellBackwardArgs<Real>& args) {
   ForEachBlock<Real>(args.units, [&](auto lanes, int64_t unit, int64_t) {

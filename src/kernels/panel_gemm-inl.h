@@ -1,8 +1,9 @@
-// The product of a few rows with packed panels: the inner loop of every recurrent step. Compiled once per instruction set (see
-// kernels.cc).
+// The product of a few rows with packed panels: the inner loop of every recurrent step. Compiled
+// once per instruction set (see kernels.cc).
 //
-// A tile of MR rows x NV panels of V columns stays in registers for a whole pass over k: MR*NV accumulators, NV vectors of the
-// panels, one broadcast element of `a`. Per k that is MR + NV loads for MR*NV multiply-adds.
+// A tile of MR rows x NV panels of V columns stays in registers for a whole pass over k: MR*NV
+// accumulators, NV vectors of the panels, one broadcast element of `a`. Per k that is MR + NV loads
+// for MR*NV multiply-adds.
 #ifndef FUSED_RNN_KERNELS_PANEL_GEMM_INL_H_
 #define FUSED_RNN_KERNELS_PANEL_GEMM_INL_H_
 
@@ -23,8 +24,8 @@ constexpr int kAccumulators = 8;  // of 16 registers; without FMA a product need
 #endif
 constexpr int kMaxRows = kAccumulators / 2;
 
-// Elements of k in one pass: a pair of panels of this length and the rows of `a` stay in the second-level cache while all row
-// tiles use them.
+// Elements of k in one pass: a pair of panels of this length and the rows of `a` stay in the
+// second-level cache while all row tiles use them.
 constexpr int64_t kPassK = 1024;
 
 // One tile over k in [0, K). panel_ld: distance of panels.
@@ -40,11 +41,13 @@ void Tile(int64_t K, const Real* a, int64_t a_ld, const Weight* panels, int64_t 
       acc[r][v] = accumulate ? LoadAll(c + r * c_ld + v * V) : Vec<Real>{};
     }
   }
-  // Rows are addressed as base + {0, 1, 2} * ld with a base for every third row: MR pointers would not fit the registers.
+  // Rows are addressed as base + {0, 1, 2} * ld with a base for every third row: MR pointers would
+  // not fit the registers.
   constexpr int kBases = (MR + 2) / 3;
   const Real* base[kBases];
 #pragma GCC unroll 32
   for (int i = 0; i < kBases; ++i) base[i] = a + 3 * i * a_ld;
+#pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k) {
     Vec<Real> b[NV];
 #pragma GCC unroll 4
@@ -93,10 +96,10 @@ void PanelGroup(const PanelGemmArgs<Real, Weight>& args, int64_t panel) {
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t row = args.rows * t / tiles;
       const int64_t rows = args.rows * (t + 1) / tiles - row;
-      SelectTile<Real, Weight, kMaxRows, NV>(rows)(length, args.a + row * args.a_ld + k, args.a_ld,
-                                           args.panels + offset, panel_ld,
-                                           args.c + row * args.c_ld + panel * V, args.c_ld,
-                                           args.accumulate || k > 0, t == 0 ? prefetch : nullptr);
+      SelectTile<Real, Weight, kMaxRows, NV>(rows)(
+          length, args.a + row * args.a_ld + k, args.a_ld, args.panels + offset, panel_ld,
+          args.c + row * args.c_ld + panel * V, args.c_ld, args.accumulate || k > 0,
+          t == 0 ? prefetch : nullptr);
     }
   }
 }

@@ -1,5 +1,5 @@
-// Gate arithmetic of the simple recurrent cell (Elman 1990), h = act(a + b) with act = tanh or relu. Compiled once per
-// instruction set (see kernels.cc).
+// Gate arithmetic of the simple recurrent cell (Elman 1990), h = act(a + b) with act = tanh or
+// relu. Compiled once per instruction set (see kernels.cc).
 #ifndef FUSED_RNN_KERNELS_RNN_CELL_INL_H_
 #define FUSED_RNN_KERNELS_RNN_CELL_INL_H_
 
@@ -50,8 +50,8 @@ void RnnBackward(const CellBackwardArgs<Real>& args) {
     Vec<Real> db{};
     for (int64_t row = 0; row < args.rows; ++row) {
       const Vec<Real> h = lanes.Load(args.h + row * args.h_ld + unit);
-      const Vec<Real> d = HiddenGradient<Real>(args, lanes, row, unit) *
-                          Activation::template Derivative<Real>(h);
+      const Vec<Real> d =
+          HiddenGradient<Real>(args, lanes, row, unit) * Activation::template Derivative<Real>(h);
       lanes.Store(args.dgates + row * args.dgates_ld + unit, d);
       db += d;
     }

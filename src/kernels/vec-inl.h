@@ -1,5 +1,6 @@
-// A thin vector type: GCC's vector extension at the width of the instruction set that this build is for, plus the few things
-// that it cannot spell. Compiled once per instruction set (see kernels.cc).
+// A thin vector type: GCC's vector extension at the width of the instruction set that this build is
+// for, plus the few things that it cannot spell. Compiled once per instruction set (see
+// kernels.cc).
 #ifndef FUSED_RNN_KERNELS_VEC_INL_H_
 #define FUSED_RNN_KERNELS_VEC_INL_H_
 
@@ -66,7 +67,8 @@ inline void StoreAll(Real* p, Vec<Real> v) {
   *reinterpret_cast<typename VecTypes<Real>::Unaligned*>(p) = v;
 }
 
-// The first `n` lanes only, 1 <= n < V: nothing beyond them is read or written; the other lanes of a load are 0.
+// The first `n` lanes only, 1 <= n < V: nothing beyond them is read or written; the other lanes of
+// a load are 0.
 #if defined(__AVX512F__)
 inline Vec<float> LoadSome(const float* p, int n) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
@@ -93,8 +95,8 @@ inline void StoreSome(Real* p, Vec<Real> v, int n) {
 }
 #endif
 
-// The units of one block that exist: all V, or the first n of the last block. kAll is a template parameter so that whole
-// blocks carry no test.
+// The units of one block that exist: all V, or the first n of the last block. kAll is a template
+// parameter so that whole blocks carry no test.
 template <typename Real, bool kAll>
 struct Lanes {
   int n;

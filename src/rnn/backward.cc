@@ -1,393 +1,16 @@
-// The backward pass. Per layer, from the last: one parallel region runs the recurrence from the last step to the first, in the
-// same manner as the forward: dh_{t-1} = dgates_t R for the thread's own hidden units, then the gate arithmetic of step t-1.
-// It leaves the gradients of all pre-activations, from which large products make those of weights and inputs.
-#include "kernels/kernel_table.h"
+// The backward pass. Per layer, from the last: one parallel region runs the recurrence from the
+// last step to the first, in the same manner as the forward: dh_{t-1} = dgates_t R for the thread's
+// own hidden units, then the gate arithmetic of step t-1. It leaves the gradients of all
+// pre-activations, from which large products make those of weights and inputs.
+#include "rnn/backward_layer.h"
 #include "rnn/dropout.h"
-#include "rnn/gemm.h"
-#include "rnn/param_layout.h"
 #include "rnn/passes.h"
-#include "rnn/rows.h"
-#include "rnn/team_share.h"
 
 namespace fused_rnn {
-namespace {
-
-// A gradient that goes to the caller.
-template <typename Real>
-struct Output {
-  Real* data;  // null: not wanted
-  bool add;
-
-  Output(void* data, Request request)
-      : data(request == Request::kNull ? nullptr : static_cast<Real*>(data)), add(request == Request::kAdd) {}
-  Output Part(int64_t offset) const {
-    Output part = *this;
-    if (data != nullptr) part.data += offset;
-    return part;
-  }
-  void Put(int64_t index, Real value) const { data[index] = add ? data[index] + value : value; }
-  // data[j] = values[j], j < n; null `values` are zeros.
-  void PutAll(const Real* values, int64_t n) const {
-    if (data == nullptr) return;
-    for (int64_t j = 0; j < n; ++j) Put(j, values != nullptr ? values[j] : Real(0));
-  }
-};
-
-// One direction of one layer. Row i of a step is at row(t) + i in arrays of [rows, ...].
-template <typename Real, typename Weight>
-struct Direction {
-  const Real* W;
-  const Weight* R;
-  const Weight* Wp;
-  const Real* h0;      // [N, S], packed order
-  const Real* c0;      // [N, H], packed order
-  const Real* dhN;     // [N, S], packed order, or null
-  const Real* dcN;     // [N, H], packed order, or null
-  const Real* gates;   // [rows, kept_gates*H]
-  const Real* c;       // [rows, H]
-  const Real* y;       // [rows, y_ld]: this direction's columns
-  const Real* dy;      // likewise, or null
-  int64_t y_ld;
-  Output<Real> dh0{nullptr, Request::kNull};  // [N, S], the caller's order
-  Output<Real> dc0{nullptr, Request::kNull};  // [N, H], the caller's order
-  Weight* panels;      // of R^T
-  Weight* projection;  // panels of Wp^T
-  Real* dgates;        // [rows, grad_gates*H]
-  Real* db;            // [grad_gates*H]
-  Real* dc;            // [N, H]
-  Real* carry;         // [N, H]
-  Real* dh;            // [rows, P]
-  Real* unprojected;   // [rows, H]
-};
 
 template <typename Real, typename Weight>
-class LayerBackward {
- public:
-  LayerBackward(const Dims& dims, const Steps& steps, const BackwardPlan& plan)
-      : dims_(dims), steps_(steps), plan_(plan) {}
-
-  Direction<Real, Weight>& direction(int64_t d) { return direction_[d]; }
-
-  void RunRecurrence() {
-    SpinBarrier barriers[2];
-    const double step_work = static_cast<double>(dims_.D) * dims_.N * dims_.G * dims_.H * dims_.S;
-    RunTeam(TeamSizeFor(step_work * dims_.T, step_work), [&](int thread, int team) {
-      // Without projection a thread owns hidden units, which are the columns of R^T. With it, the columns of R^T are those of
-      // h, and hidden units are the columns of Wp^T.
-      const TeamShare share(dims_.D, plan_.recurrent.blocks(), plan_.projection.blocks(), thread, team);
-      for (int64_t d = 0; d < dims_.D; ++d) {
-        Pack(direction_[d], share.blocks(d), share.projection_blocks(d));
-        ClearBiasSums(direction_[d], dims_.projected() ? share.projection_blocks(d) : share.blocks(d));
-      }
-      for (int64_t s = 0; s <= steps_.T(); ++s) {
-        for (int64_t d = 0; d < dims_.D; ++d) {
-          const Step step = StepOf(steps_, d, s, /*backward=*/true);
-          if (dims_.projected()) {
-            RunHidden(direction_[d], step, share.blocks(d));
-          } else {
-            RunStep(direction_[d], step, d, share.blocks(d));
-          }
-        }
-        share.Wait(barriers);
-        if (!dims_.projected()) continue;
-        for (int64_t d = 0; d < dims_.D; ++d) {
-          RunProjected(direction_[d], StepOf(steps_, d, s, /*backward=*/true), d, share.projection_blocks(d));
-        }
-        share.Wait(barriers);
-      }
-    });
-    for (int64_t d = 0; d < dims_.D; ++d) PassEmptySequences(direction_[d]);
-  }
-
-  // Adds or writes the gradients of direction d's weights and biases. dparams: the whole vector.
-  void WeightGradients(int64_t l, int64_t d, const Real* input, const ParamLayout& layout, const Output<Real>& dparams,
-                       Real* h_prev) const {
-    if (dparams.data == nullptr) return;
-    const Direction<Real, Weight>& dir = direction_[d];
-    const int64_t H = dims_.H, GH = dims_.G * H, S = dims_.S, rows = steps_.rows(), ld = dims_.grad_gates * H;
-    const int64_t input_size = dims_.InputSize(l);
-    const auto product = [&](int64_t M, int64_t N, const Real* a, int64_t a_ld, const Real* b, int64_t b_ld, int64_t to) {
-      Gemm({M, N, rows, a, a_ld, true, b, b_ld, false, dparams.data + to, N, dparams.add, nullptr});
-    };
-    GatherPrevious(dir, d, h_prev);
-    product(GH, input_size, InputSide(dir), ld, input, input_size, layout.W(l, d));
-    const Output<Real> dbW = dparams.Part(layout.bW(l, d)), dbR = dparams.Part(layout.bR(l, d));
-    if (dims_.gru()) {  // dgates are n', r, z, n; rows of R are r, z, n
-      product(2 * H, S, dir.dgates + H, ld, h_prev, S, layout.R(l, d));
-      product(H, S, dir.dgates, ld, h_prev, S, layout.R(l, d) + 2 * H * S);
-      dbW.PutAll(dir.db + H, GH);
-      dbR.PutAll(dir.db + H, 2 * H);
-      dbR.Part(2 * H).PutAll(dir.db, H);
-    } else {
-      product(GH, S, dir.dgates, ld, h_prev, S, layout.R(l, d));
-      dbW.PutAll(dir.db, GH);
-      dbR.PutAll(dir.db, GH);
-    }
-    if (dims_.projected()) product(dims_.P, H, dir.dh, dims_.P, dir.unprojected, H, layout.Wp(l, d));
-  }
-
-  // dx [rows, input_size] = (or +=) this direction's part.
-  void InputGradient(int64_t l, int64_t d, Real* dx, bool add) const {
-    const Direction<Real, Weight>& dir = direction_[d];
-    const int64_t input_size = dims_.InputSize(l);
-    Gemm({steps_.rows(), input_size, dims_.G * dims_.H, InputSide(dir), dims_.grad_gates * dims_.H, false, dir.W, input_size,
-          false, dx, input_size, add, nullptr});
-  }
-
- private:
-  // The columns of dgates that belong to W x + bW; those of R h + bR begin at column 0 (see CellBackwardArgs::dgates).
-  const Real* InputSide(const Direction<Real, Weight>& dir) const { return dir.dgates + (dims_.gru() ? dims_.H : 0); }
-
-  void Pack(const Direction<Real, Weight>& dir, Range blocks, Range projection_blocks) const {
-    const PanelLayout& layout = plan_.recurrent;
-    const int64_t H = dims_.H, S = dims_.S, V = layout.V;
-    for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-      const Weight* R = dir.R + b * V;
-      Weight* panel = dir.panels + layout.Offset(b, 0);
-      if (dims_.gru()) {  // k runs over n', r, z
-        panel_kernels_.pack(R + 2 * H * S, S, layout.ColumnsOf(b), H, panel);
-        panel_kernels_.pack(R, S, layout.ColumnsOf(b), 2 * H, panel + H * V);
-      } else {
-        panel_kernels_.pack(R, S, layout.ColumnsOf(b), layout.K, panel);
-      }
-    }
-    for (int64_t b = projection_blocks.begin; b < projection_blocks.end; ++b) {
-      panel_kernels_.pack(dir.Wp + b * V, H, plan_.projection.ColumnsOf(b), dims_.P,
-                          dir.projection + plan_.projection.Offset(b, 0));
-    }
-  }
-
-  void ClearBiasSums(const Direction<Real, Weight>& dir, Range blocks) const {
-    const int64_t V = plan_.recurrent.V, H = dims_.H;
-    const int64_t begin = std::min(H, blocks.begin * V), end = std::min(H, blocks.end * V);
-    for (int64_t g = 0; g < dims_.grad_gates; ++g) std::fill(dir.db + g * H + begin, dir.db + g * H + end, Real(0));
-  }
-
-  // tile = dgates of rows [row, row + rows) of the step before, times the panels of `count` blocks.
-  void RecurrentTile(const Direction<Real, Weight>& dir, const Step& step, int64_t block, int64_t count, Range blocks, int64_t row,
-                     int64_t rows, Real* tile) const {
-    const PanelLayout& layout = plan_.recurrent;
-    const int64_t ld = dims_.grad_gates * dims_.H;
-    const int64_t next = block + count < blocks.end ? block + count : blocks.begin;
-    panel_kernels_.gemm({rows, layout.K, count, dir.dgates + (step.prev_row + row) * ld, ld,
-                         dir.panels + layout.Offset(block, 0), tile, count * layout.V, false,
-                         row == 0 ? dir.panels + layout.Offset(next, 0) : nullptr});
-  }
-
-  // One step without projection, for the hidden units of `blocks`.
-  void RunStep(const Direction<Real, Weight>& dir, const Step& step, int64_t d, Range blocks) const {
-    const int64_t V = plan_.recurrent.V, H = dims_.H;
-    alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
-    ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
-      const int64_t unit = block * V, units = std::min(count * V, H - unit), tile_ld = count * V;
-      ForEachRowRun(0, step.continuing, [&](int64_t row, int64_t rows) {
-        RecurrentTile(dir, step, block, count, blocks, row, rows, tile);
-        RunCell(dir, step, d, {row, row + rows}, unit, units, tile, tile_ld,
-                dims_.gru() ? dir.carry + row * H + unit : nullptr);
-      });
-      if (step.continuing < step.n) {
-        const Real* dhN = dir.dhN != nullptr ? dir.dhN + step.continuing * H + unit : nullptr;
-        RunCell(dir, step, d, {step.continuing, step.n}, unit, units, nullptr, 0, dhN);
-      }
-      ForEachRowRun(step.continuing, step.prev_n, [&](int64_t row, int64_t rows) {
-        if (dir.dh0.data != nullptr) {
-          RecurrentTile(dir, step, block, count, blocks, row, rows, tile);
-          EndHidden(dir, row, rows, unit, units, tile, tile_ld);
-        }
-        EndCell(dir, row, rows, unit, units);
-      });
-    });
-  }
-
-  // With projection, first half of a step: dh for the columns of `blocks`.
-  void RunHidden(const Direction<Real, Weight>& dir, const Step& step, Range blocks) const {
-    const int64_t V = plan_.recurrent.V, P = dims_.P;
-    alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
-    const auto store = [&](int64_t row, int64_t column, int64_t columns, const Real* recurrent) {
-      const int64_t at = step.row + row;
-      for (int64_t j = 0; j < columns; ++j) {
-        Real dh = dir.dy != nullptr ? dir.dy[at * dir.y_ld + column + j] : Real(0);
-        if (recurrent != nullptr) dh += recurrent[j];
-        dir.dh[at * P + column + j] = dh;
-      }
-    };
-    ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
-      const int64_t column = block * V, columns = std::min(count * V, P - column), tile_ld = count * V;
-      ForEachRowRun(0, step.prev_n, [&](int64_t row, int64_t rows) {
-        RecurrentTile(dir, step, block, count, blocks, row, rows, tile);
-        const int64_t going = std::max<int64_t>(0, std::min(rows, step.continuing - row));
-        for (int64_t i = 0; i < going; ++i) store(row + i, column, columns, tile + i * tile_ld);
-        EndHidden(dir, row + going, rows - going, column, columns, tile + going * tile_ld, tile_ld);
-      });
-      for (int64_t row = step.continuing; row < step.n; ++row) {
-        store(row, column, columns, dir.dhN != nullptr ? dir.dhN + row * P + column : nullptr);
-      }
-    });
-  }
-
-  // With projection, second half: dh Wp, then the gate arithmetic for the hidden units of `blocks`.
-  void RunProjected(const Direction<Real, Weight>& dir, const Step& step, int64_t d, Range blocks) const {
-    const PanelLayout& layout = plan_.projection;
-    const int64_t V = layout.V, H = dims_.H, P = dims_.P;
-    alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
-    ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
-      const int64_t unit = block * V, units = std::min(count * V, H - unit), tile_ld = count * V;
-      const auto run = [&](int64_t row, int64_t rows) {
-        panel_kernels_.gemm({rows, P, count, dir.dh + (step.row + row) * P, P, dir.projection + layout.Offset(block, 0), tile,
-                             tile_ld, false, nullptr});
-        RunCell(dir, step, d, {row, row + rows}, unit, units, tile, tile_ld, nullptr);
-      };
-      ForEachRowRun(0, step.continuing, run);
-      ForEachRowRun(step.continuing, step.n, run);
-      EndCell(dir, step.continuing, step.prev_n - step.continuing, unit, units);
-    });
-  }
-
-  // Gate arithmetic of rows [rows.begin, rows.end), all of which continue from the step before or all of which begin here (with
-  // a carry of dhN). tile, carry: their first row is rows.begin.
-  void RunCell(const Direction<Real, Weight>& dir, const Step& step, int64_t d, Range rows, int64_t unit, int64_t units,
-               const Real* tile, int64_t tile_ld, const Real* carry) const {
-    const int64_t H = dims_.H, row = rows.begin, at = step.row + row;
-    const bool begins = row >= step.continuing;
-    CellBackwardArgs<Real> cell{};
-    cell.rows = rows.end - rows.begin;
-    cell.units = units;
-    cell.tile = tile;
-    cell.tile_ld = tile_ld;
-    cell.carry = carry;
-    cell.carry_ld = H;
-    if (dir.dy != nullptr && !dims_.projected()) cell.dy = dir.dy + at * dir.y_ld + unit;
-    cell.dy_ld = cell.h_ld = dir.y_ld;
-    cell.h = dir.y + at * dir.y_ld + unit;
-    cell.gates = dir.gates + at * dims_.kept_gates * H + unit;
-    cell.gates_ld = dims_.kept_gates * H;
-    cell.gate_stride = H;
-    cell.dgates = dir.dgates + at * dims_.grad_gates * H + unit;
-    cell.dgates_ld = dims_.grad_gates * H;
-    cell.dgate_stride = H;
-    cell.db = dir.db + unit;
-    if (dims_.lstm()) {
-      cell.c = dir.c + at * H + unit;
-      cell.c_ld = cell.dc_ld = cell.dc_out_ld = H;
-      const Real* dc = begins ? dir.dcN : dir.dc;
-      cell.dc = dc != nullptr ? dc + row * H + unit : nullptr;
-      cell.dc_out = dir.dc + row * H + unit;
-      if (dims_.projected()) cell.unprojected = dir.unprojected + at * H + unit;
-      cell.unprojected_ld = H;
-      cell.clip = dims_.clip;
-      cell.clip_min = static_cast<Real>(dims_.clip_min);
-      cell.clip_max = static_cast<Real>(dims_.clip_max);
-    }
-    if (dims_.gru()) {
-      cell.carry_out = dir.carry + row * H + unit;
-      cell.carry_out_ld = H;
-    }
-    // The states before this step: those of the step that the forward computed before it, or the initial ones.
-    ForEachPrevious(step.t, d, rows, [&](Range part, int64_t prev_row) {
-      CellBackwardArgs<Real> piece = cell;
-      const int64_t skip = part.begin - row;
-      Skip(&piece, skip);
-      piece.rows = part.end - part.begin;
-      const bool initial = prev_row < 0;
-      if (dims_.lstm()) {
-        piece.c_prev = (initial ? dir.c0 : dir.c + prev_row * H) + part.begin * H + unit;
-        piece.c_prev_ld = H;
-      }
-      if (dims_.gru()) {
-        piece.h_prev = (initial ? dir.h0 + part.begin * H : dir.y + (prev_row + part.begin) * dir.y_ld) + unit;
-        piece.h_prev_ld = initial ? H : dir.y_ld;
-      }
-      kernels_.cell_backward[static_cast<int>(dims_.mode)](piece);
-    });
-  }
-
-  // Moves all row pointers on by `rows`.
-  static void Skip(CellBackwardArgs<Real>* cell, int64_t rows) {
-    const auto move = [rows](auto** pointer, int64_t ld) {
-      if (*pointer != nullptr) *pointer += rows * ld;
-    };
-    move(&cell->tile, cell->tile_ld);
-    move(&cell->carry, cell->carry_ld);
-    move(&cell->dy, cell->dy_ld);
-    move(&cell->carry_out, cell->carry_out_ld);
-    move(&cell->gates, cell->gates_ld);
-    move(&cell->h, cell->h_ld);
-    move(&cell->c, cell->c_ld);
-    move(&cell->dc, cell->dc_ld);
-    move(&cell->dc_out, cell->dc_out_ld);
-    move(&cell->dgates, cell->dgates_ld);
-    move(&cell->unprojected, cell->unprojected_ld);
-  }
-
-  // Cuts rows of time t into those with a step before it in direction d's order and those that begin at t.
-  // body(part, first row of the step before, or -1 for the initial state)
-  template <typename Body>
-  void ForEachPrevious(int64_t t, int64_t d, Range rows, const Body& body) const {
-    const int64_t prev = d == 0 ? t - 1 : t + 1;
-    const bool has_prev = prev >= 0 && prev < steps_.T();
-    const int64_t with_prev = std::max(rows.begin, std::min(rows.end, has_prev ? steps_.n(prev) : 0));
-    if (rows.begin < with_prev) body(Range{rows.begin, with_prev}, steps_.row(prev));
-    if (with_prev < rows.end) body(Range{with_prev, rows.end}, int64_t{-1});
-  }
-
-  // dh0 of rows that ended: the recurrent product, and for a GRU what went past the gates.
-  void EndHidden(const Direction<Real, Weight>& dir, int64_t row, int64_t rows, int64_t column, int64_t columns, const Real* tile,
-                 int64_t tile_ld) const {
-    if (dir.dh0.data == nullptr) return;
-    for (int64_t i = 0; i < rows; ++i) {
-      const Output<Real> dh0 = dir.dh0.Part(steps_.order(row + i) * dims_.S + column);
-      for (int64_t j = 0; j < columns; ++j) {
-        const Real carry = dims_.gru() ? dir.carry[(row + i) * dims_.H + column + j] : Real(0);
-        dh0.Put(j, tile[i * tile_ld + j] + carry);
-      }
-    }
-  }
-
-  void EndCell(const Direction<Real, Weight>& dir, int64_t row, int64_t rows, int64_t unit, int64_t units) const {
-    if (!dims_.lstm()) return;
-    for (int64_t i = row; i < row + rows; ++i) {
-      dir.dc0.Part(steps_.order(i) * dims_.H + unit).PutAll(dir.dc + i * dims_.H + unit, units);
-    }
-  }
-
-  // A sequence without steps hands its final states' gradients to its initial ones.
-  void PassEmptySequences(const Direction<Real, Weight>& dir) const {
-    const int64_t first = steps_.T() > 0 ? steps_.n(0) : 0;
-    for (int64_t i = first; i < steps_.N(); ++i) {
-      dir.dh0.Part(steps_.order(i) * dims_.S).PutAll(dir.dhN != nullptr ? dir.dhN + i * dims_.S : nullptr, dims_.S);
-      if (!dims_.lstm()) continue;
-      dir.dc0.Part(steps_.order(i) * dims_.H).PutAll(dir.dcN != nullptr ? dir.dcN + i * dims_.H : nullptr, dims_.H);
-    }
-  }
-
-  // h_prev [rows, S] = h_{t-1} of every row.
-  void GatherPrevious(const Direction<Real, Weight>& dir, int64_t d, Real* h_prev) const {
-    const int64_t S = dims_.S;
-    ParallelFor(TeamSizeFor(static_cast<double>(steps_.rows()) * S), steps_.T(), [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        ForEachPrevious(t, d, {0, steps_.n(t)}, [&](Range part, int64_t prev_row) {
-          for (int64_t i = part.begin; i < part.end; ++i) {
-            const Real* from = prev_row < 0 ? dir.h0 + i * S : dir.y + (prev_row + i) * dir.y_ld;
-            std::copy(from, from + S, h_prev + (steps_.row(t) + i) * S);
-          }
-        });
-      }
-    });
-  }
-
-  const Dims& dims_;
-  const Steps& steps_;
-  const BackwardPlan& plan_;
-  const KernelTable<Real>& kernels_ = Kernels<Real>();
-  const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>();
-  Direction<Real, Weight> direction_[2];
-};
-
-}  // namespace
-
-template <typename Real, typename Weight>
-void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args, const Weight* weights,
-                 const BackwardPlan& plan, const ReservePlan& reserve) {
+void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
+                 const Weight* weights, const BackwardPlan& plan, const ReservePlan& reserve) {
   const ParamLayout layout(dims);
   const Real* params = static_cast<const Real*>(args.params);
   void* ws = args.workspace;
@@ -417,16 +40,19 @@ void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
   }
   // What layer l + 1 reads: the output of layer l, dropped if dropout acts.
   const auto kept_y = [&](int64_t l) { return reserve.y.In<Real>(args.reserve) + l * rows * out; };
-  const auto mask = [&](int64_t l) { return reserve.mask.In<uint8_t>(args.reserve) + l * rows * out; };
+  const auto mask = [&](int64_t l) {
+    return reserve.mask.In<uint8_t>(args.reserve) + l * rows * out;
+  };
 
   for (int64_t l = dims.L - 1; l >= 0; --l) {
     const Real* y = l == dims.L - 1 ? y_top : kept_y(l);
     for (int64_t d = 0; d < D; ++d) {
       const int64_t k = l * D + d;
-      Direction<Real, Weight>& dir = layer.direction(d);
+      BackwardDirection<Real, Weight>& dir = layer.direction(d);
       const auto state = [&](const void* states, int64_t size, const Region& copy) -> const Real* {
         if (states == nullptr) return nullptr;
-        return PackState(steps, size, static_cast<const Real*>(states) + k * N * size, copy.In<Real>(ws) + d * N * size);
+        return PackState(steps, size, static_cast<const Real*>(states) + k * N * size,
+                         copy.In<Real>(ws) + d * N * size);
       };
       dir.W = params + layout.W(l, d);
       dir.R = weights + layout.R(l, d);
@@ -464,15 +90,16 @@ void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
     Real* dinput = l == 0 ? dx_rows : plan.dy[(l - 1) % 2].In<Real>(ws);
     if (dinput == nullptr) continue;
     for (int64_t d = 0; d < D; ++d) layer.InputGradient(l, d, dinput, d > 0 || (l == 0 && dx_add));
-    if (l > 0 && dims.drops) ApplyMask(steps.rows(), out, dims.dropout, mask(l - 1), dinput, dinput);
+    if (l > 0 && dims.drops)
+      ApplyMask(steps.rows(), out, dims.dropout, mask(l - 1), dinput, dinput);
     dy = dinput;
   }
   if (steps.packed() && dx.data != nullptr) UnpackRows(steps, dims.I, dx_rows, dx.data, dx.add);
 }
 
-#define FUSED_RNN_INSTANTIATE(Real, Weight)                                                              \
-  template void RunBackward<Real, Weight>(const Dims&, const Steps&, const BackwardArgs&, const Weight*, \
-                                          const BackwardPlan&, const ReservePlan&);
+#define FUSED_RNN_INSTANTIATE(Real, Weight)                                               \
+  template void RunBackward<Real, Weight>(const Dims&, const Steps&, const BackwardArgs&, \
+                                          const Weight*, const BackwardPlan&, const ReservePlan&);
 FUSED_RNN_INSTANTIATE(float, float)
 FUSED_RNN_INSTANTIATE(double, double)
 FUSED_RNN_INSTANTIATE(float, Float16)

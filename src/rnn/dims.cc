@@ -25,14 +25,20 @@ void CheckFields(const Problem& p) {
   FUSED_RNN_CHECK(p.D == 1 || p.D == 2, "D (directions): expected 1 or 2, got %" PRId64, p.D);
   CheckAtLeast("P (projection_size)", p.P, 0);
   if (p.P > 0) {
-    FUSED_RNN_CHECK(p.mode == Mode::kLstm, "projection_size: expected none, as mode is not lstm, got %" PRId64, p.P);
-    FUSED_RNN_CHECK(p.P <= p.H, "projection_size: expected <= state_size %" PRId64 ", got %" PRId64, p.H, p.P);
+    FUSED_RNN_CHECK(p.mode == Mode::kLstm,
+                    "projection_size: expected none, as mode is not lstm, got %" PRId64, p.P);
+    FUSED_RNN_CHECK(p.P <= p.H, "projection_size: expected <= state_size %" PRId64 ", got %" PRId64,
+                    p.H, p.P);
   }
-  FUSED_RNN_CHECK(p.dropout >= 0 && p.dropout <= 1, "dropout (p): expected 0 to 1, got %g", p.dropout);
+  FUSED_RNN_CHECK(p.dropout >= 0 && p.dropout <= 1, "dropout (p): expected 0 to 1, got %g",
+                  p.dropout);
   if (p.clip) {
-    FUSED_RNN_CHECK(p.mode == Mode::kLstm, "lstm_state_clip_min, lstm_state_clip_max: expected none, as mode is not lstm, got %g, %g",
-                    p.clip_min, p.clip_max);
-    FUSED_RNN_CHECK(p.clip_min <= p.clip_max, "lstm_state_clip_min: expected <= lstm_state_clip_max %g, got %g", p.clip_max,
+    FUSED_RNN_CHECK(
+        p.mode == Mode::kLstm,
+        "lstm_state_clip_min, lstm_state_clip_max: expected none, as mode is not lstm, got %g, %g",
+        p.clip_min, p.clip_max);
+    FUSED_RNN_CHECK(p.clip_min <= p.clip_max,
+                    "lstm_state_clip_min: expected <= lstm_state_clip_max %g, got %g", p.clip_max,
                     p.clip_min);
   }
 }
@@ -47,11 +53,14 @@ Dims::Dims(const Problem& problem) : Problem(problem) {
   grad_gates = lstm() || gru() ? 4 : 1;
   drops = dropout > 0 && L > 1;
 
-  // No buffer of any pass holds more elements than this, so that below here 64-bit products cannot overflow.
+  // No buffer of any pass holds more elements than this, so that below here 64-bit products cannot
+  // overflow.
   constexpr double kMargin = 64;  // vector padding, both directions, several buffers of a kind
   const double h = static_cast<double>(H) + kMargin, in = static_cast<double>(I) + 2 * h + kMargin;
-  const double rows = static_cast<double>(T) * static_cast<double>(N) + static_cast<double>(N) + kMargin;
-  const double elements = static_cast<double>(L) * 2 * (8 * h * (in + 2 * h) + rows * (12 * h + in));
+  const double rows =
+      static_cast<double>(T) * static_cast<double>(N) + static_cast<double>(N) + kMargin;
+  const double elements =
+      static_cast<double>(L) * 2 * (8 * h * (in + 2 * h) + rows * (12 * h + in));
   FUSED_RNN_CHECK(elements * 8 < std::ldexp(1.0, 62),
                   "T %" PRId64 ", N %" PRId64 ", I %" PRId64 ", H %" PRId64 ", L %" PRId64
                   ": expected sizes that fit 63 bits, got about %.3g bytes",

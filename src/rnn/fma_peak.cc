@@ -36,8 +36,8 @@ double Measure(int threads, double seconds) {
 
 double MeasureFmaPeak(DType dtype, int threads, double seconds) {
   FUSED_RNN_CHECK(threads >= 0, "threads: expected >= 0, got %d", threads);
-  FUSED_RNN_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64, "dtype: expected float32 or float64, got %d",
-                  static_cast<int>(dtype));
+  FUSED_RNN_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64,
+                  "dtype: expected float32 or float64, got %d", static_cast<int>(dtype));
   const int team = threads > 0 ? threads : NumThreads();
   return dtype == DType::kFloat64 ? Measure<double>(team, seconds) : Measure<float>(team, seconds);
 }

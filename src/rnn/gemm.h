@@ -1,5 +1,5 @@
-// The large matrix products around the recurrence: input projection, gradients of inputs and of weights. The one seam at which a
-// matrix library is plugged in.
+// The large matrix products around the recurrence: input projection, gradients of inputs and of
+// weights. The one seam at which a matrix library is plugged in.
 #ifndef FUSED_RNN_RNN_GEMM_H_
 #define FUSED_RNN_RNN_GEMM_H_
 
@@ -8,7 +8,8 @@
 
 namespace fused_rnn {
 
-// C [M, N] = op(A) [M, K] op(B) [K, N] + bias, or + C if `accumulate`. Row-major, "ld" in elements. C overlaps nothing.
+// C [M, N] = op(A) [M, K] op(B) [K, N] + bias, or + C if `accumulate`. Row-major, "ld" in elements.
+// C overlaps nothing.
 template <typename Real>
 struct GemmArgs {
   int64_t M, N, K;

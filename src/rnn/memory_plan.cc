@@ -32,9 +32,7 @@ ReservePlan::ReservePlan(const Dims& dims, int64_t gap) : RegionPlan(gap) {
 }
 
 ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap)
-    : RegionPlan(gap),
-      recurrent{dims.H, dims.G, dims.S, V},
-      projection{dims.P, 1, dims.H, V} {
+    : RegionPlan(gap), recurrent{dims.H, dims.G, dims.S, V}, projection{dims.P, 1, dims.H, V} {
   const int64_t e = ElementBytes(dims), rows = dims.T * dims.N, D = dims.D;
   const int64_t GH = dims.G * dims.H, NH = dims.N * dims.H, out = rows * D * dims.S;
   const bool packs = dims.variable_length;
@@ -80,7 +78,8 @@ BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
   dcN = Add(packs && dims.lstm() ? e * D * NH : 0);
 }
 
-StagedForwardPlan::StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap) : RegionPlan(gap) {
+StagedForwardPlan::StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap)
+    : RegionPlan(gap) {
   const int64_t states = dims.L * dims.D * dims.N;
   x = Add(4 * dims.T * dims.N * dims.I);
   params = Add(4 * ParamLayout(dims).size());

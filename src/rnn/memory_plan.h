@@ -1,4 +1,5 @@
-// Sizes and places of everything in the workspace and the reserve. The size queries and the passes read the same plan.
+// Sizes and places of everything in the workspace and the reserve. The size queries and the passes
+// read the same plan.
 #ifndef FUSED_RNN_RNN_MEMORY_PLAN_H_
 #define FUSED_RNN_RNN_MEMORY_PLAN_H_
 
@@ -24,7 +25,8 @@ struct Region {
   }
 };
 
-// Lays regions one after another. `gap` bytes are left before, between and after them (tests put guard patterns there).
+// Lays regions one after another. `gap` bytes are left before, between and after them (tests put
+// guard patterns there).
 class RegionPlan {
  public:
   explicit RegionPlan(int64_t gap) : gap_(gap), bytes_(gap) {}
@@ -37,8 +39,9 @@ class RegionPlan {
   std::vector<Region> regions_;
 };
 
-// The shapes below use rows = sum of the lengths (planned as T*N); elements are of the type computed with, those of panels of
-// the type stored. "[D]" in front of a shape: one after another for each direction.
+// The shapes below use rows = sum of the lengths (planned as T*N); elements are of the type
+// computed with, those of panels of the type stored. "[D]" in front of a shape: one after another
+// for each direction.
 
 struct ReservePlan : RegionPlan {
   ReservePlan(const Dims& dims, int64_t gap = 0);
@@ -57,8 +60,8 @@ struct ForwardPlan : RegionPlan {
   Region gates;                       // [D] [rows, G*H], where the reserve does not keep them
   Region c;                           // [D] [N, H], inference of an LSTM
   Region unprojected;                 // [D] [N, H]: o tanh(c) before the projection
-  Region dropped;                     // [rows, D*S]: the dropped output of the layer below; with dropout
-  Region y[2];                        // [rows, D*S]: outputs of the layers below the last, by turns; inference
+  Region dropped;  // [rows, D*S]: the dropped output of the layer below; with dropout
+  Region y[2];     // [rows, D*S]: outputs of the layers below the last, by turns; inference
   // With lengths: packed copies.
   Region x;      // [rows, I]
   Region y_top;  // [rows, D*S]
@@ -79,7 +82,7 @@ struct BackwardPlan : RegionPlan {
   Region unprojected;                 // [D] [rows, H]: o tanh(c); projected
   Region h_prev;                      // [rows, S]: h_{t-1} of every row, of one direction at a time
   Region dropped;                     // [rows, D*S], as in the forward
-  Region dy[2];                       // [rows, D*S]: gradients of the outputs of the layers below the last, by turns
+  Region dy[2];  // [rows, D*S]: gradients of the outputs of the layers below the last, by turns
   // With lengths: packed copies.
   Region x, dx;  // [rows, I]
   Region y_top;  // [rows, D*S]
@@ -88,7 +91,8 @@ struct BackwardPlan : RegionPlan {
   Region c0, dcN;  // [D] [N, H]
 };
 
-// For the 16-bit types: float32 copies of the caller's tensors (their shapes: rnn.h), beside the workspace of the pass itself.
+// For the 16-bit types: float32 copies of the caller's tensors (their shapes: rnn.h), beside the
+// workspace of the pass itself.
 struct StagedForwardPlan : RegionPlan {
   StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap = 0);
   Region x, params, h0, c0, y, hN, cN;

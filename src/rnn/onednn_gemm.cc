@@ -1,9 +1,9 @@
 // float32 products by oneDNN's matmul primitive: the only file that sees oneDNN.
 #include <omp.h>
 
-#include <oneapi/dnnl/dnnl.hpp>
 #include <map>
 #include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
 
 #include "base/check.h"
@@ -35,19 +35,22 @@ dnnl::matmul MakeMatmul(const GemmArgs<float>& args) {
   const auto a = Matrix(args.M, args.K, args.a_ld, args.a_transposed);
   const auto b = Matrix(args.K, args.N, args.b_ld, args.b_transposed);
   const auto c = Matrix(args.M, args.N, args.c_ld, false);
-  if (args.bias == nullptr) return dnnl::matmul(dnnl::matmul::primitive_desc(Engine(), a, b, c, attr));
+  if (args.bias == nullptr)
+    return dnnl::matmul(dnnl::matmul::primitive_desc(Engine(), a, b, c, attr));
   const memory::desc bias({1, args.N}, memory::data_type::f32, memory::dims{args.N, 1});
   return dnnl::matmul(dnnl::matmul::primitive_desc(Engine(), a, b, bias, c, attr));
 }
 
-// Describing a product costs tens of microseconds even where oneDNN's own cache has the code, so primitives are kept. A model
-// uses a handful of shapes; the bound is for programs whose T or N changes with every call.
+// Describing a product costs tens of microseconds even where oneDNN's own cache has the code, so
+// primitives are kept. A model uses a handful of shapes; the bound is for programs whose T or N
+// changes with every call.
 dnnl::matmul CachedMatmul(const GemmArgs<float>& args, int threads) {
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int, int>;
   constexpr size_t kMostShapes = 256;
   static std::mutex mutex;
   static std::map<Key, dnnl::matmul> cache;
-  const int flags = args.a_transposed | args.b_transposed << 1 | args.accumulate << 2 | (args.bias != nullptr) << 3;
+  const int flags = args.a_transposed | args.b_transposed << 1 | args.accumulate << 2 |
+                    (args.bias != nullptr) << 3;
   const Key key{args.M, args.N, args.K, args.a_ld, args.b_ld, args.c_ld, flags, threads};
   std::lock_guard<std::mutex> lock(mutex);
   auto found = cache.find(key);
@@ -61,7 +64,9 @@ dnnl::matmul CachedMatmul(const GemmArgs<float>& args, int threads) {
 // oneDNN takes its number of threads from OpenMP's setting for this thread.
 class OpenMpThreads {
  public:
-  explicit OpenMpThreads(int threads) : saved_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+  explicit OpenMpThreads(int threads) : saved_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
   ~OpenMpThreads() { omp_set_num_threads(saved_); }
   OpenMpThreads(const OpenMpThreads&) = delete;
   OpenMpThreads& operator=(const OpenMpThreads&) = delete;
@@ -75,7 +80,8 @@ class OpenMpThreads {
 void Gemm(const GemmArgs<float>& args) {
   if (args.M == 0 || args.N == 0) return;
   if (args.K == 0) return GemmOfNothing(args);
-  const double work = static_cast<double>(args.M) * static_cast<double>(args.N) * static_cast<double>(args.K);
+  const double work =
+      static_cast<double>(args.M) * static_cast<double>(args.N) * static_cast<double>(args.K);
   const int threads = TeamSizeFor(work);
   try {
     const OpenMpThreads scope(threads);
@@ -89,13 +95,16 @@ void Gemm(const GemmArgs<float>& args) {
         {DNNL_ARG_WEIGHTS, memory_of(Matrix(args.K, args.N, args.b_ld, args.b_transposed), args.b)},
         {DNNL_ARG_DST, memory_of(Matrix(args.M, args.N, args.c_ld, false), args.c)}};
     if (args.bias != nullptr) {
-      tensors.emplace(DNNL_ARG_BIAS, memory_of(memory::desc({1, args.N}, memory::data_type::f32, memory::dims{args.N, 1}), args.bias));
+      tensors.emplace(DNNL_ARG_BIAS, memory_of(memory::desc({1, args.N}, memory::data_type::f32,
+                                                            memory::dims{args.N, 1}),
+                                               args.bias));
     }
     matmul.execute(stream, tensors);
     stream.wait();
   } catch (const dnnl::error& error) {
-    Fail("oneDNN: matrix product [%ld x %ld] x [%ld x %ld] failed: %s", static_cast<long>(args.M), static_cast<long>(args.K),
-         static_cast<long>(args.K), static_cast<long>(args.N), error.what());
+    Fail("oneDNN: matrix product [%ld x %ld] x [%ld x %ld] failed: %s", static_cast<long>(args.M),
+         static_cast<long>(args.K), static_cast<long>(args.K), static_cast<long>(args.N),
+         error.what());
   }
 }
 

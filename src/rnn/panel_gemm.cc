@@ -1,5 +1,6 @@
-// float64 products on our own panel kernel, after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication",
-// 2008): B is packed a panel at a time and stays in the second-level cache while blocks of A pass by.
+// float64 products on our own panel kernel, after Goto and van de Geijn ("Anatomy of
+// high-performance matrix multiplication", 2008): B is packed a panel at a time and stays in the
+// second-level cache while blocks of A pass by.
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -23,17 +24,19 @@ struct Scratch {
 };
 
 // Columns [n0, n0 + columns) of C.
-void PanelColumns(const GemmArgs<double>& args, const KernelTable<double>& kernels, int64_t n0, int64_t columns,
-                  Scratch* scratch) {
+void PanelColumns(const GemmArgs<double>& args, const KernelTable<double>& kernels, int64_t n0,
+                  int64_t columns, Scratch* scratch) {
   const int64_t V = kernels.lanes, panels = (columns + V - 1) / V, c_ld = panels * V;
   for (int64_t k0 = 0; k0 < args.K; k0 += kBlockK) {
     const int64_t K = std::min(kBlockK, args.K - k0);
     for (int64_t p = 0; p < panels; ++p) {
       const int64_t n = n0 + p * V, some = std::min(V, n0 + columns - n);
       if (args.b_transposed) {
-        kernels.panels.pack_transposed(args.b + n * args.b_ld + k0, args.b_ld, some, K, scratch->b + p * K * V);
+        kernels.panels.pack_transposed(args.b + n * args.b_ld + k0, args.b_ld, some, K,
+                                       scratch->b + p * K * V);
       } else {
-        kernels.panels.pack(args.b + k0 * args.b_ld + n, args.b_ld, some, K, scratch->b + p * K * V);
+        kernels.panels.pack(args.b + k0 * args.b_ld + n, args.b_ld, some, K,
+                            scratch->b + p * K * V);
       }
     }
     for (int64_t m0 = 0; m0 < args.M; m0 += kBlockRows) {
@@ -42,7 +45,8 @@ void PanelColumns(const GemmArgs<double>& args, const KernelTable<double>& kerne
       int64_t a_ld = args.a_ld;
       if (args.a_transposed) {
         for (int64_t k = 0; k < K; ++k) {
-          for (int64_t m = 0; m < rows; ++m) scratch->a[m * K + k] = args.a[(k0 + k) * args.a_ld + m0 + m];
+          for (int64_t m = 0; m < rows; ++m)
+            scratch->a[m * K + k] = args.a[(k0 + k) * args.a_ld + m0 + m];
         }
         a = scratch->a;
         a_ld = K;
@@ -70,7 +74,8 @@ void Gemm(const GemmArgs<double>& args) {
   if (args.K == 0) return GemmOfNothing(args);
   const KernelTable<double>& kernels = Kernels<double>();
   const int64_t width = kPanels * kernels.lanes, groups = (args.N + width - 1) / width;
-  const double work = static_cast<double>(args.M) * static_cast<double>(args.N) * static_cast<double>(args.K);
+  const double work =
+      static_cast<double>(args.M) * static_cast<double>(args.N) * static_cast<double>(args.K);
   ParallelFor(TeamSizeFor(work), groups, [&](int64_t begin, int64_t end) {
     static thread_local Scratch scratch;
     for (int64_t g = begin; g < end; ++g) {

@@ -1,8 +1,9 @@
 // Where a packed weight is: the contract between packing and the recurrent step.
 //
-// The columns of a right-hand matrix are cut into panels of V (the kernels' vector width), each holding all K rows of its
-// columns. The recurrent weights of a forward step form, for each block of V hidden units, G adjacent panels (its gates), so
-// that the thread that owns a block computes everything its units need.
+// The columns of a right-hand matrix are cut into panels of V (the kernels' vector width), each
+// holding all K rows of its columns. The recurrent weights of a forward step form, for each block
+// of V hidden units, G adjacent panels (its gates), so that the thread that owns a block computes
+// everything its units need.
 #ifndef FUSED_RNN_RNN_PANEL_LAYOUT_H_
 #define FUSED_RNN_RNN_PANEL_LAYOUT_H_
 

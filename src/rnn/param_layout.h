@@ -1,4 +1,5 @@
-// Where each matrix and bias is in the flat parameter vector: MXNet's layout, the contract with the outside (rnn.h, ParamCount).
+// Where each matrix and bias is in the flat parameter vector: MXNet's layout, the contract with the
+// outside (rnn.h, ParamCount).
 #ifndef FUSED_RNN_RNN_PARAM_LAYOUT_H_
 #define FUSED_RNN_RNN_PARAM_LAYOUT_H_
 

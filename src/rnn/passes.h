@@ -7,15 +7,16 @@
 
 namespace fused_rnn {
 
-// Real is the type computed with; all tensors of `args` are of it. Weight is the type in which the recurrent and projection
-// weights are read at every step: `weights` is the parameter vector in it (args.params itself where the types are the same).
+// Real is the type computed with; all tensors of `args` are of it. Weight is the type in which the
+// recurrent and projection weights are read at every step: `weights` is the parameter vector in it
+// (args.params itself where the types are the same).
 template <typename Real, typename Weight>
-void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args, const Weight* weights, const ForwardPlan& plan,
-                const ReservePlan& reserve);
+void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
+                const Weight* weights, const ForwardPlan& plan, const ReservePlan& reserve);
 
 template <typename Real, typename Weight>
-void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args, const Weight* weights,
-                 const BackwardPlan& plan, const ReservePlan& reserve);
+void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
+                 const Weight* weights, const BackwardPlan& plan, const ReservePlan& reserve);
 
 }  // namespace fused_rnn
 

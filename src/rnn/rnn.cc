@@ -34,7 +34,8 @@ void CheckInputs(const Dims& dims, const Args& args) {
 }
 
 void CheckGradient(const char* name, const void* pointer, Request request) {
-  FUSED_RNN_CHECK(request == Request::kNull || pointer != nullptr, "%s: expected a buffer, as it is requested, got null", name);
+  FUSED_RNN_CHECK(request == Request::kNull || pointer != nullptr,
+                  "%s: expected a buffer, as it is requested, got null", name);
 }
 
 }  // namespace
@@ -63,13 +64,17 @@ void Forward(const Problem& problem, const ForwardArgs& args) {
   const ReservePlan reserve(dims);
   switch (dims.dtype) {
     case DType::kFloat32:
-      return RunForward<float>(dims, steps, args, static_cast<const float*>(args.params), plan, reserve);
+      return RunForward<float>(dims, steps, args, static_cast<const float*>(args.params), plan,
+                               reserve);
     case DType::kFloat64:
-      return RunForward<double>(dims, steps, args, static_cast<const double*>(args.params), plan, reserve);
+      return RunForward<double>(dims, steps, args, static_cast<const double*>(args.params), plan,
+                                reserve);
     case DType::kFloat16:
-      return RunStagedForward<Float16>(dims, steps, args, StagedForwardPlan(dims, plan.bytes()), plan, reserve);
+      return RunStagedForward<Float16>(dims, steps, args, StagedForwardPlan(dims, plan.bytes()),
+                                       plan, reserve);
     case DType::kBFloat16:
-      return RunStagedForward<BFloat16>(dims, steps, args, StagedForwardPlan(dims, plan.bytes()), plan, reserve);
+      return RunStagedForward<BFloat16>(dims, steps, args, StagedForwardPlan(dims, plan.bytes()),
+                                        plan, reserve);
   }
 }
 
@@ -86,13 +91,17 @@ void Backward(const Problem& problem, const BackwardArgs& args) {
   const BackwardPlan plan(dims, LanesFor(dims));
   switch (dims.dtype) {
     case DType::kFloat32:
-      return RunBackward<float>(dims, steps, args, static_cast<const float*>(args.params), plan, reserve);
+      return RunBackward<float>(dims, steps, args, static_cast<const float*>(args.params), plan,
+                                reserve);
     case DType::kFloat64:
-      return RunBackward<double>(dims, steps, args, static_cast<const double*>(args.params), plan, reserve);
+      return RunBackward<double>(dims, steps, args, static_cast<const double*>(args.params), plan,
+                                 reserve);
     case DType::kFloat16:
-      return RunStagedBackward<Float16>(dims, steps, args, StagedBackwardPlan(dims, plan.bytes()), plan, reserve);
+      return RunStagedBackward<Float16>(dims, steps, args, StagedBackwardPlan(dims, plan.bytes()),
+                                        plan, reserve);
     case DType::kBFloat16:
-      return RunStagedBackward<BFloat16>(dims, steps, args, StagedBackwardPlan(dims, plan.bytes()), plan, reserve);
+      return RunStagedBackward<BFloat16>(dims, steps, args, StagedBackwardPlan(dims, plan.bytes()),
+                                         plan, reserve);
   }
 }
 

@@ -22,27 +22,30 @@ void PackRows(const Steps& steps, int64_t width, const Real* full, Real* packed)
   });
 }
 
-// full = packed where a row exists; elsewhere 0, or unchanged with `add`, which adds to what is there.
+// full = packed where a row exists; elsewhere 0, or unchanged with `add`, which adds to what is
+// there.
 template <typename Real>
 void UnpackRows(const Steps& steps, int64_t width, const Real* packed, Real* full, bool add) {
-  ParallelFor(TeamSizeFor(steps.T() * steps.N() * width), steps.T(), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      for (int64_t i = 0; i < steps.N(); ++i) {
-        Real* to = full + (t * steps.N() + steps.order(i)) * width;
-        const Real* from = packed + (steps.row(t) + i) * width;
-        if (i >= steps.n(t)) {
-          if (!add) std::fill(to, to + width, Real(0));
-        } else if (add) {
-          for (int64_t j = 0; j < width; ++j) to[j] += from[j];
-        } else {
-          std::copy(from, from + width, to);
-        }
-      }
-    }
-  });
+  ParallelFor(TeamSizeFor(steps.T() * steps.N() * width), steps.T(),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t t = begin; t < end; ++t) {
+                  for (int64_t i = 0; i < steps.N(); ++i) {
+                    Real* to = full + (t * steps.N() + steps.order(i)) * width;
+                    const Real* from = packed + (steps.row(t) + i) * width;
+                    if (i >= steps.n(t)) {
+                      if (!add) std::fill(to, to + width, Real(0));
+                    } else if (add) {
+                      for (int64_t j = 0; j < width; ++j) to[j] += from[j];
+                    } else {
+                      std::copy(from, from + width, to);
+                    }
+                  }
+                }
+              });
 }
 
-// The rows of a state [N, width] in packed order: `state` itself if the orders agree, else a copy in `copy`. Null stays null.
+// The rows of a state [N, width] in packed order: `state` itself if the orders agree, else a copy
+// in `copy`. Null stays null.
 template <typename Real>
 const Real* PackState(const Steps& steps, int64_t width, const Real* state, Real* copy) {
   if (state == nullptr || !steps.packed()) return state;

@@ -16,19 +16,25 @@ class Stage {
     if (tensor == nullptr) return nullptr;
     const Half* from = static_cast<const Half*>(tensor);
     float* to = Buffer(region);
-    ForEachPart(region, [&](int64_t begin, int64_t end) { kernels_.widen(from + begin, to + begin, end - begin); });
+    ForEachPart(region, [&](int64_t begin, int64_t end) {
+      kernels_.widen(from + begin, to + begin, end - begin);
+    });
     return to;
   }
 
   float* Buffer(const Region& region) const { return region.template In<float>(workspace_); }
-  float* BufferFor(const void* tensor, const Region& region) const { return tensor != nullptr ? Buffer(region) : nullptr; }
+  float* BufferFor(const void* tensor, const Region& region) const {
+    return tensor != nullptr ? Buffer(region) : nullptr;
+  }
 
   // The caller's tensor = `region`.
   void Out(const Region& region, void* tensor) const {
     if (tensor == nullptr) return;
     Half* to = static_cast<Half*>(tensor);
     const float* from = Buffer(region);
-    ForEachPart(region, [&](int64_t begin, int64_t end) { kernels_.narrow(from + begin, to + begin, end - begin); });
+    ForEachPart(region, [&](int64_t begin, int64_t end) {
+      kernels_.narrow(from + begin, to + begin, end - begin);
+    });
   }
 
  private:
@@ -45,8 +51,9 @@ class Stage {
 }  // namespace
 
 template <typename Half>
-void RunStagedForward(const Dims& dims, const Steps& steps, const ForwardArgs& args, const StagedForwardPlan& staged,
-                      const ForwardPlan& plan, const ReservePlan& reserve) {
+void RunStagedForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
+                      const StagedForwardPlan& staged, const ForwardPlan& plan,
+                      const ReservePlan& reserve) {
   const Stage<Half> stage(args.workspace);
   ForwardArgs inner = args;
   inner.x = stage.In(args.x, staged.x);
@@ -64,8 +71,9 @@ void RunStagedForward(const Dims& dims, const Steps& steps, const ForwardArgs& a
 }
 
 template <typename Half>
-void RunStagedBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args, const StagedBackwardPlan& staged,
-                       const BackwardPlan& plan, const ReservePlan& reserve) {
+void RunStagedBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
+                       const StagedBackwardPlan& staged, const BackwardPlan& plan,
+                       const ReservePlan& reserve) {
   const Stage<Half> stage(args.workspace);
   BackwardArgs inner = args;
   inner.x = stage.In(args.x, staged.x);
@@ -87,18 +95,21 @@ void RunStagedBackward(const Dims& dims, const Steps& steps, const BackwardArgs&
   inner.dh0 = gradient(args.dh0, args.dh0_req, staged.dh0);
   inner.dc0 = gradient(args.dc0, args.dc0_req, staged.dc0);
   inner.workspace = staged.inner.In<void>(args.workspace);
-  RunBackward<float, Half>(dims, steps, inner, static_cast<const Half*>(args.params), plan, reserve);
+  RunBackward<float, Half>(dims, steps, inner, static_cast<const Half*>(args.params), plan,
+                           reserve);
   if (inner.dx != nullptr) stage.Out(staged.dx, args.dx);
   if (inner.dparams != nullptr) stage.Out(staged.dparams, args.dparams);
   if (inner.dh0 != nullptr) stage.Out(staged.dh0, args.dh0);
   if (inner.dc0 != nullptr) stage.Out(staged.dc0, args.dc0);
 }
 
-#define FUSED_RNN_INSTANTIATE(Half)                                                                                      \
-  template void RunStagedForward<Half>(const Dims&, const Steps&, const ForwardArgs&, const StagedForwardPlan&,          \
-                                       const ForwardPlan&, const ReservePlan&);                                          \
-  template void RunStagedBackward<Half>(const Dims&, const Steps&, const BackwardArgs&, const StagedBackwardPlan&,       \
-                                        const BackwardPlan&, const ReservePlan&);
+#define FUSED_RNN_INSTANTIATE(Half)                                                     \
+  template void RunStagedForward<Half>(const Dims&, const Steps&, const ForwardArgs&,   \
+                                       const StagedForwardPlan&, const ForwardPlan&,    \
+                                       const ReservePlan&);                             \
+  template void RunStagedBackward<Half>(const Dims&, const Steps&, const BackwardArgs&, \
+                                        const StagedBackwardPlan&, const BackwardPlan&, \
+                                        const ReservePlan&);
 FUSED_RNN_INSTANTIATE(Float16)
 FUSED_RNN_INSTANTIATE(BFloat16)
 #undef FUSED_RNN_INSTANTIATE

@@ -13,11 +13,13 @@ Steps::Steps(const Dims& dims, const int64_t* lengths) : dims_T_(dims.T), dims_N
   FUSED_RNN_CHECK(lengths != nullptr || dims.N == 0, "lengths: expected [N] numbers, got null");
   for (int64_t n = 0; n < dims.N; ++n) {
     FUSED_RNN_CHECK(lengths[n] >= 0 && lengths[n] <= dims.T,
-                    "sequence_length[%" PRId64 "]: expected 0 to T = %" PRId64 ", got %" PRId64, n, dims.T, lengths[n]);
+                    "sequence_length[%" PRId64 "]: expected 0 to T = %" PRId64 ", got %" PRId64, n,
+                    dims.T, lengths[n]);
   }
   order_.resize(dims.N);
   std::iota(order_.begin(), order_.end(), 0);
-  std::stable_sort(order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
   length_.resize(dims.N);
   for (int64_t i = 0; i < dims.N; ++i) length_[i] = lengths[order_[i]];
   row_.resize(dims.T + 1);

@@ -1,8 +1,9 @@
 // Which sequences take part in which time step, and where their rows are.
 //
-// Inside the library a batch of sequences of different lengths is packed: sequences are ordered by falling length, so that those
-// still running at time t are the first n(t), and only their rows exist: row(t) + i for 0 <= i < n(t). Work and memory follow the
-// sum of the lengths, and padding is never read. Without lengths this is the plain [T*N] order.
+// Inside the library a batch of sequences of different lengths is packed: sequences are ordered by
+// falling length, so that those still running at time t are the first n(t), and only their rows
+// exist: row(t) + i for 0 <= i < n(t). Work and memory follow the sum of the lengths, and padding
+// is never read. Without lengths this is the plain [T*N] order.
 #ifndef FUSED_RNN_RNN_STEPS_H_
 #define FUSED_RNN_RNN_STEPS_H_
 
@@ -38,14 +39,15 @@ class Steps {
 // One step of one direction, as its recurrence sees it.
 struct Step {
   int64_t t;
-  int64_t row, n;            // rows of this step
-  int64_t prev_row, prev_n;  // rows of the step before in the order of computation; prev_n = 0 for the first
-  int64_t continuing;        // sequences [0, continuing) took part in the step before, [continuing, n) begin here, and
-                             // [continuing, prev_n) ended with the step before
+  int64_t row, n;  // rows of this step
+  int64_t prev_row,
+      prev_n;  // rows of the step before in the order of computation; prev_n = 0 for the first
+  int64_t continuing;  // sequences [0, continuing) took part in the step before, [continuing, n)
+                       // begin here, and [continuing, prev_n) ended with the step before
 };
 
-// Step s of a pass that takes direction d's times in their own order (forward) or from last to first (backward).
-// s = T gives a step without rows, at which all that were running have ended.
+// Step s of a pass that takes direction d's times in their own order (forward) or from last to
+// first (backward). s = T gives a step without rows, at which all that were running have ended.
 Step StepOf(const Steps& steps, int64_t d, int64_t s, bool backward);
 
 }  // namespace fused_rnn

@@ -1,0 +1,62 @@
+# The commands of this project. Each does all the set-up it needs: a Python environment in .venv, a build in build/dev.
+#   make ds2       the main job: the DeepSpeech2 benchmark, native operator against ours
+#   make test      the C++ and the Python tests
+#   make build     a rebuild of what has changed
+#   make lint      format, style and include checks;  make format  applies the formats
+#   make sanitize  the C++ tests under AddressSanitizer
+#   make clean     forgets the environment and the builds
+VENV := $(CURDIR)/.venv
+BUILD := $(CURDIR)/build/dev
+READY := $(VENV)/ready
+CXX_SOURCES := $(shell find include src tests -name '*.cc' -o -name '*.h')
+
+# The first of these that runs, is new enough, and is old enough for numpy < 1.24; `make PYTHON=... ` chooses another.
+PYTHON := $(shell for python in python3.11 python3 python3.10 python3.9 python3.8; do \
+  $$python -c 'import sys, ensurepip; sys.exit(not (3, 8) <= sys.version_info < (3, 12))' 2>/dev/null \
+  && echo $$python && break; done)
+
+export PATH := $(VENV)/bin:$(PATH)
+
+.PHONY: ds2 test build lint format sanitize clean
+
+ds2: build
+	python -m fused_rnn bench ds2
+	python -m fused_rnn bench ds2 --layers 5 --bidirectional
+
+test: build
+	ctest --test-dir $(BUILD) --output-on-failure
+	python -m pytest
+
+build: $(READY)
+	python setup.py --quiet build_ext --inplace
+
+lint: $(READY)
+	ruff check .
+	ruff format --check .
+	clang-format --dry-run -Werror $(CXX_SOURCES)
+	python tools/check_includes.py
+
+format: $(READY)
+	ruff check --fix .
+	ruff format .
+	clang-format -i $(CXX_SOURCES)
+
+sanitize: $(READY)
+	cmake -S . -B build/sanitize -G Ninja -DCMAKE_BUILD_TYPE=Debug -DFUSED_RNN_PYTHON=OFF \
+	  -DFUSED_RNN_SANITIZE=address -DCMAKE_PREFIX_PATH=$(VENV)
+	cmake --build build/sanitize
+	ctest --test-dir build/sanitize --output-on-failure
+
+clean:
+	rm -rf $(VENV) build
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Needed: a CPython 3.8 to 3.11 with its ensurepip module and its C headers, found by" \
+	  "name (python3.11, python3, ...) on PATH or given as PYTHON=/path/to/python3.11. mxnet 1.9.1 needs" \
+	  "numpy < 1.24, which newer versions of Python do not have." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	python -m pip install --quiet --upgrade pip
+	python tools/build_requires.py > $(VENV)/build-requires.txt
+	python -m pip install --quiet -r $(VENV)/build-requires.txt
+	python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	touch $@

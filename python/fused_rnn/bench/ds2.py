@@ -1,0 +1,214 @@
+"""The recurrent layers of DeepSpeech2: MXNet's native operator against ours, in one run.
+
+Each round times both, one after the other, and the processor's FMA peak between them, so that a
+ratio never compares two moments of a machine that others use too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+import mxnet as mx
+import numpy as np
+from tqdm import tqdm
+
+import fused_rnn
+from fused_rnn import _core
+from fused_rnn.bench import environment, report
+from fused_rnn.bench.report import Row
+
+MIN_ROUNDS = 3
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1}
+PEAK_SECONDS = 0.1
+
+
+class Shape(NamedTuple):
+    """A stack of recurrent layers; letters as in fused_rnn/rnn.h."""
+
+    T: int
+    N: int
+    I: int  # noqa: E741
+    H: int
+    L: int
+    D: int
+
+    def input_size(self, layer: int) -> int:
+        """The input size of a layer."""
+        return self.D * self.H if layer else self.I
+
+    def param_count(self, gates: int) -> int:
+        """Elements of the flat parameter vector."""
+        rows = self.D * gates * self.H
+        return sum(rows * (self.input_size(layer) + self.H + 2) for layer in range(self.L))
+
+    def flops(self, gates: int, training: bool) -> int:
+        """Operations of the matrix products; a backward does twice as many as a forward."""
+        rows = self.D * gates * self.H
+        columns = sum(self.input_size(layer) + self.H for layer in range(self.L))
+        return 2 * self.T * self.N * rows * columns * (3 if training else 1)
+
+
+class Case:
+    """One mode at one shape: inputs, head gradients, and a call of either operator on them."""
+
+    def __init__(self, mode: str, shape: Shape) -> None:
+        rng = np.random.RandomState(0)
+        states = (shape.L * shape.D, shape.N, shape.H)
+        state_count = 2 if mode == "lstm" else 1
+        bound = shape.H**-0.5  # the usual initialisation
+
+        def uniform(limit: float, *size: int) -> mx.nd.NDArray:
+            return mx.nd.array(rng.uniform(-limit, limit, size), dtype="float32")
+
+        self.mode, self.shape = mode, shape
+        self.inputs = {
+            "data": uniform(1, shape.T, shape.N, shape.I),
+            "parameters": uniform(bound, shape.param_count(GATES[mode])),
+        }
+        for name in ("state", "state_cell")[:state_count]:
+            self.inputs[name] = uniform(1, *states)
+        self.heads = [uniform(1, shape.T, shape.N, shape.D * shape.H)]
+        self.heads += [uniform(1, *states) for _ in range(state_count)]
+        for name in ("data", "parameters"):
+            self.inputs[name].attach_grad()
+
+    def forward(self, operator: Callable) -> list[mx.nd.NDArray]:
+        """Outputs and final states."""
+        return operator(
+            **self.inputs,
+            mode=self.mode,
+            state_size=self.shape.H,
+            num_layers=self.shape.L,
+            bidirectional=self.shape.D == 2,
+            state_outputs=True,
+        )
+
+    def run(self, operator: Callable, training: bool) -> list[mx.nd.NDArray]:
+        """One pass, waited for: MXNet's engine is asynchronous."""
+        if training:
+            with mx.autograd.record():
+                outputs = self.forward(operator)
+            mx.autograd.backward(outputs, self.heads)
+        else:
+            outputs = self.forward(operator)
+        mx.nd.waitall()
+        return outputs
+
+    def results(self, operator: Callable) -> dict[str, np.ndarray]:
+        """Every output and gradient of a training pass, by name."""
+        outputs = self.run(operator, training=True)
+        named = {f"output {k}": output.asnumpy() for k, output in enumerate(outputs)}
+        for name in ("data", "parameters"):
+            named[f"gradient of {name}"] = self.inputs[name].grad.asnumpy()
+        return named
+
+    def compare(self) -> None:
+        """Ends the run unless both operators give the same results, within rounding."""
+        expected = self.results(mx.nd.RNN)
+        for name, actual in self.results(mx.nd.FusedRNN).items():
+            difference = float(np.abs(actual - expected[name]).max())
+            tolerance = self.tolerance(expected[name])
+            if not difference <= tolerance:
+                sys.exit(
+                    f"{self.mode}: {name} differs from the native operator's by {difference:.3g}; "
+                    f"expected at most {tolerance:.3g}"
+                )
+
+    def tolerance(self, expected: np.ndarray) -> float:
+        """Rounding of float32: a random walk over the additions that lead to one element.
+
+        Earlier time steps do not count: weights of this size let their errors die out.
+        """
+        shape = self.shape
+        additions = shape.L * (shape.input_size(shape.L - 1) + shape.H) + shape.T * shape.N
+        return float(np.finfo(np.float32).eps * np.sqrt(additions) * np.abs(expected).max())
+
+
+def timed(case: Case, operator: Callable, training: bool) -> float:
+    """Seconds of one pass."""
+    start = time.perf_counter()
+    case.run(operator, training)
+    return time.perf_counter() - start
+
+
+def measure(case: Case, training: bool, rounds: int, seconds: float, progress: tqdm) -> Row:
+    """Rounds until there are enough or the time is over, but never fewer than MIN_ROUNDS."""
+    operators = {"native": mx.nd.RNN, "ours": mx.nd.FusedRNN}
+    samples: dict[str, list[float]] = {name: [] for name in operators}
+    peaks = []
+    start = time.perf_counter()
+    for k in range(rounds):
+        if k >= MIN_ROUNDS and time.perf_counter() - start > seconds:
+            progress.total -= rounds - k
+            break
+        first, second = operators if k % 2 == 0 else reversed(operators)
+        samples[first].append(timed(case, operators[first], training))
+        peaks.append(_core.fma_peak("float32", 0, PEAK_SECONDS))
+        samples[second].append(timed(case, operators[second], training))
+        progress.update()
+    return Row(
+        mode=case.mode,
+        training=training,
+        batch=case.shape.N,
+        flops=case.shape.flops(GATES[case.mode], training),
+        native_seconds=samples["native"],
+        ours_seconds=samples["ours"],
+        peak_gflops=peaks,
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench ds2`."""
+    for name, default, meaning in (
+        ("T", 300, "time steps"),
+        ("N", 20, "sequences in a batch"),
+        ("I", 800, "input size"),
+        ("H", 800, "hidden size"),
+        ("layers", 1, "layers"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"{meaning} ({default})")
+    parser.add_argument("--bidirectional", action="store_true", help="both directions")
+    parser.add_argument("--modes", nargs="+", choices=GATES, default=list(GATES))
+    parser.add_argument("--rounds", type=int, default=10, help=f"at least {MIN_ROUNDS} (10)")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=240,
+        help="seconds for the rounds; fewer rounds if over (240)",
+    )
+    parser.add_argument("--threads", type=int, help="of both (OMP_NUM_THREADS, or one per core)")
+    parser.add_argument("--output", type=Path, default=Path("bench_results"), metavar="DIR")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Compares, measures, reports."""
+    if args.rounds < MIN_ROUNDS:
+        sys.exit(f"--rounds: expected at least {MIN_ROUNDS}, got {args.rounds}")
+    threads = str(args.threads or os.environ.get("OMP_NUM_THREADS") or environment.core_count())
+    if os.environ.get("OMP_NUM_THREADS") != threads:
+        # Said to OpenMP before it starts, hence in a new process: left to itself, MXNet takes every
+        # processor for half a core and uses half of them.
+        os.environ["OMP_NUM_THREADS"] = threads
+        os.execv(sys.executable, [sys.executable, "-m", "fused_rnn", *sys.argv[1:]])
+    if fused_rnn.installed():
+        sys.exit(
+            "install() has replaced the native operator; unset FUSED_RNN_INSTALL to measure it"
+        )
+    shape = Shape(args.T, args.N, args.I, args.H, args.layers, 2 if args.bidirectional else 1)
+    passes = [(mode, training) for mode in args.modes for training in (False, True)]
+    rows = []
+    with tqdm(total=len(passes) * args.rounds, unit="round") as progress:
+        for mode in args.modes:
+            progress.set_description(f"{mode}: comparing")
+            case = Case(mode, shape)
+            case.compare()
+            for training in (False, True):
+                progress.set_description(f"{mode}: {report.pass_name(training)}")
+                seconds = args.budget / len(passes)
+                rows.append(measure(case, training, args.rounds, seconds, progress))
+    report.write(rows, shape._asdict(), environment.describe(), args.output)

@@ -1,0 +1,55 @@
+"""Builds the libraries through CMake; dependencies and names are in pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+
+
+def version() -> str:
+    """The project's one version, from the public header."""
+    header = (ROOT / "include" / "fused_rnn" / "rnn.h").read_text()
+    match = re.search(r'#define FUSED_RNN_VERSION "(.+)"', header)
+    if match is None:
+        raise RuntimeError("include/fused_rnn/rnn.h: expected a definition of FUSED_RNN_VERSION")
+    return match.group(1)
+
+
+class CMakeBuild(build_ext):
+    """Runs CMake, which writes all libraries into the package folder; its failure is ours."""
+
+    def run(self) -> None:
+        configure = [
+            "cmake",
+            "-S",
+            str(ROOT),
+            "-G",
+            "Ninja",
+            f"-DPython_EXECUTABLE={sys.executable}",
+        ]
+        if self.inplace or self.editable_mode:
+            # A developer's build stays, so that the next one compiles only what has changed.
+            build = ROOT / "build" / "dev"
+        else:
+            build = Path(self.build_temp).resolve() / "cmake"
+            output = Path(self.build_lib).resolve() / "fused_rnn"
+            configure += ["--fresh", f"-DFUSED_RNN_OUTPUT_DIR={output}", "-DFUSED_RNN_TESTS=OFF"]
+        subprocess.run([*configure, "-B", str(build)], check=True)
+        subprocess.run(["cmake", "--build", str(build)], check=True)
+
+
+setup(
+    version=version(),
+    package_dir={"": "python"},
+    packages=["fused_rnn", "fused_rnn.bench"],
+    include_package_data=False,  # the libraries come from the build, never from the source tree
+    ext_modules=[Extension("fused_rnn._core", sources=[])],  # makes the wheel one for this platform
+    cmdclass={"build_ext": CMakeBuild},
+)

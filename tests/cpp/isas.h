@@ -1,0 +1,34 @@
+// Loops over what the library is compiled for.
+#ifndef FUSED_RNN_TESTS_CPP_ISAS_H_
+#define FUSED_RNN_TESTS_CPP_ISAS_H_
+
+#include "base/cpu.h"
+#include "check.h"
+
+namespace fused_rnn {
+
+// body() with each instruction set of this CPU active, the best one last, which stays.
+template <typename Body>
+void ForEachIsa(const Body& body) {
+  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > DetectedIsa()) break;
+    OverrideActiveIsa(isa);
+    Scope scope("isa %s", IsaName(isa));
+    body();
+  }
+}
+
+// body(Real()) for both element types.
+template <typename Body>
+void ForEachType(const Body& body) {
+  {
+    Scope scope("float");
+    body(float());
+  }
+  Scope scope("double");
+  body(double());
+}
+
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_TESTS_CPP_ISAS_H_

@@ -1,0 +1,169 @@
+// The packed panel product and the packing, exactly: small integers, whose sums are exact in every order and type.
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "base/half.h"
+#include "check.h"
+#include "guarded_array.h"
+#include "isas.h"
+#include "kernels/kernel_table.h"
+#include "random.h"
+
+namespace fused_rnn {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // of panels
+
+template <typename Weight>
+Weight FromInt(int64_t value) {
+  if constexpr (std::is_arithmetic_v<Weight>) {
+    return static_cast<Weight>(value);
+  } else {
+    Weight weight;
+    Narrow(static_cast<float>(value), &weight);
+    return weight;
+  }
+}
+
+template <typename Weight>
+bool IsInt(Weight weight, int64_t value) {
+  const Weight expected = FromInt<Weight>(value);
+  return std::memcmp(&weight, &expected, sizeof(weight)) == 0;
+}
+
+// Inputs for up to max_rows rows and max_count panels and their products.
+template <typename Real, typename Weight>
+struct Product {
+  Product(int64_t max_rows, int64_t max_count, int64_t K, int64_t V)
+      : K(K), columns(max_count * V), panels(max_count * K * V, kAlignment), a(max_rows * K), c(max_rows * columns) {
+    Random random(K);
+    std::vector<int64_t> b(K * columns);
+    random.FillInts(&b, -3, 3);
+    random.FillInts(&a, -3, 3);
+    for (int64_t k = 0; k < K; ++k) {
+      for (int64_t j = 0; j < columns; ++j) panels[(j / V * K + k) * V + j % V] = FromInt<Weight>(b[k * columns + j]);
+    }
+    for (int64_t row = 0; row < max_rows; ++row) {
+      for (int64_t k = 0; k < K; ++k) {
+        for (int64_t j = 0; j < columns; ++j) c[row * columns + j] += a[row * K + k] * b[k * columns + j];
+      }
+    }
+  }
+
+  int64_t K, columns;
+  GuardedArray<Weight> panels;
+  std::vector<int64_t> a, c;
+};
+
+// How the operands lie in memory.
+struct Variant {
+  int64_t a_gap, c_gap;  // a_ld - K, c_ld - columns
+  bool accumulate, prefetch;
+};
+
+template <typename Real, typename Weight>
+void TestProduct(const Product<Real, Weight>& product, int64_t rows, int64_t count, const Variant& v) {
+  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>();
+  const int64_t K = product.K, V = Kernels<Real>().lanes, columns = count * V;
+  const int64_t a_ld = K + v.a_gap, c_ld = columns + v.c_gap;
+  Scope scope("rows %d, count %d, K %d, a_ld %d, c_ld %d, accumulate %d, prefetch %d", static_cast<int>(rows),
+              static_cast<int>(count), static_cast<int>(K), static_cast<int>(a_ld), static_cast<int>(c_ld), v.accumulate,
+              v.prefetch);
+  // Both end with their last element, and what is between their rows is NaN; a's address is odd as often as not.
+  GuardedArray<Real> a(rows > 0 ? (rows - 1) * a_ld + K : 0), c((rows - 1) * c_ld + columns);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t k = 0; k < K; ++k) a[row * a_ld + k] = static_cast<Real>(product.a[row * K + k]);
+    for (int64_t j = 0; j < columns && v.accumulate; ++j) c[row * c_ld + j] = static_cast<Real>(row - j);
+  }
+  // The panels that are used end at the inaccessible page.
+  const Weight* panels = product.panels.data() + (product.columns - columns) * K;
+  const int64_t first_column = product.columns - columns;
+  kernels.gemm({rows, K, count, a.data(), a_ld, panels, c.data(), c_ld, v.accumulate,
+                v.prefetch ? product.panels.data() : nullptr});
+  int64_t wrong = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const int64_t expected = product.c[row * product.columns + first_column + j] + (v.accumulate ? row - j : 0);
+      wrong += c[row * c_ld + j] != static_cast<Real>(expected);
+    }
+    for (int64_t j = columns; j < c_ld && row + 1 < rows; ++j) wrong += c[row * c_ld + j] == c[row * c_ld + j];
+  }
+  CHECK_EQ(wrong, 0);
+  CHECK(c.Intact());
+}
+
+template <typename Real, typename Weight>
+void TestProducts() {
+  // More than two row tiles of the tallest kernel (14 rows), and a run of the recurrence (40 rows).
+  constexpr int64_t kRows[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+                               17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 40, 43};
+  constexpr int64_t kMaxCount = 5;
+  for (int64_t K : {1, 2, 3, 7, 64, 1023, 1024, 1025, 1500}) {
+    const Product<Real, Weight> product(43, kMaxCount, K, Kernels<Real>().lanes);
+    unsigned turn = 0;
+    for (int64_t rows : kRows) {
+      for (int64_t count = 1; count <= kMaxCount; ++count) {
+        // All variants where they are cheap; one of them, by turns, where K is large.
+        for (unsigned i = 0; i < (K < 100 ? 8 : 1); ++i, ++turn) {
+          TestProduct(product, rows, count,
+                      {turn & 1 ? 3 : 0, turn & 2 ? 5 : 0, (turn & 4) != 0, (turn * 5 & 8) != 0});
+        }
+        ++turn;
+      }
+    }
+    CHECK(product.panels.Intact());
+  }
+}
+
+// Both ways to pack, for whole and partial panels.
+template <typename Real, typename Weight>
+void TestPacking() {
+  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>();
+  const int64_t V = Kernels<Real>().lanes;
+  for (int64_t columns = 1; columns <= V; ++columns) {
+    for (int64_t K : {1, 2, 5, 16, 33}) {
+      for (int64_t gap : {0, 3}) {
+        for (bool transposed : {false, true}) {
+          Scope scope("columns %d, K %d, gap %d, transposed %d", static_cast<int>(columns), static_cast<int>(K),
+                      static_cast<int>(gap), transposed);
+          const int64_t outer = transposed ? columns : K, ld = (transposed ? K : columns) + gap;
+          GuardedArray<Weight> w(outer * ld - gap), panel(K * V, kAlignment);
+          // Element (k, j) of the matrix is a number of its own.
+          const auto value = [&](int64_t k, int64_t j) { return 1 + k * V + j - (k % 2) * 300; };
+          for (int64_t k = 0; k < K; ++k) {
+            for (int64_t j = 0; j < columns; ++j) w[transposed ? j * ld + k : k * ld + j] = FromInt<Weight>(value(k, j));
+          }
+          (transposed ? kernels.pack_transposed : kernels.pack)(w.data(), ld, columns, K, panel.data());
+          int64_t wrong = 0;
+          for (int64_t k = 0; k < K; ++k) {
+            for (int64_t j = 0; j < V; ++j) wrong += !IsInt(panel[k * V + j], j < columns ? value(k, j) : 0);
+          }
+          CHECK_EQ(wrong, 0);
+          CHECK(w.Intact() && panel.Intact());
+        }
+      }
+    }
+  }
+}
+
+template <typename Real, typename Weight>
+void Test(const char* types) {
+  Scope scope("%s", types);
+  ForEachIsa([] {
+    TestProducts<Real, Weight>();
+    TestPacking<Real, Weight>();
+  });
+}
+
+}  // namespace
+}  // namespace fused_rnn
+
+int main() {
+  using namespace fused_rnn;
+  Test<float, float>("float");
+  Test<double, double>("double");
+  Test<float, Float16>("float with float16 panels");
+  Test<float, BFloat16>("float with bfloat16 panels");
+  return TestResult();
+}

@@ -1,0 +1,70 @@
+"""The benchmark's own arithmetic and its output; no times are judged."""
+
+from __future__ import annotations
+
+import json
+
+import mxnet as mx
+import pytest
+from fused_rnn.bench import ds2
+from helpers import run
+
+SMALL = ["--T", "4", "--N", "2", "--I", "3", "--H", "5", "--layers", "2", "--bidirectional"]
+
+
+def test_small_run(tmp_path):
+    command = ["-m", "fused_rnn", "bench", "ds2", *SMALL, "--rounds", "3", "--threads", "2"]
+    done = run([*command, "--output", str(tmp_path)])
+    assert done.returncode == 0, done.stdout
+    for label in ("LSTM forward", "GRU forward+backward", "vRNN tanh forward", "speed-up"):
+        assert label in done.stdout
+    (path,) = tmp_path.glob("*.json")
+    result = json.loads(path.read_text())
+    text = json.dumps(result)
+    for key in ("commit", "cpu", "isa", "threads", "mxnet", "oneDNN", "numpy", "python"):
+        assert f'"{key}"' in text
+    rows = result["rows"]
+    assert len(rows) == 6
+    for row in rows:
+        for samples in ("native_seconds", "ours_seconds", "peak_gflops"):
+            assert len(row[samples]) == 3
+            assert min(row[samples]) > 0
+    (plot,) = tmp_path.glob("*.png")
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_info():
+    done = run(["-m", "fused_rnn", "info"])
+    assert done.returncode == 0, done.stdout
+    for name in ("fused_rnn", "mxnet", "isa", "threads"):
+        assert name in done.stdout
+
+
+def test_bad_options():
+    assert run(["-m", "fused_rnn", "bench", "ds2", "--rounds", "1"]).returncode != 0
+    assert run(["-m", "fused_rnn", "bench", "ds3"]).returncode != 0
+
+
+def test_operations_by_hand():
+    """4 gates of 5 units on 3 + 5 columns, 2 directions; above, on 10 + 5. Multiply and add are
+    two.
+    """
+    shape = ds2.Shape(T=4, N=2, I=3, H=5, L=2, D=2)
+    forward = 2 * 4 * 2 * (2 * 4 * 5 * (3 + 5) + 2 * 4 * 5 * (10 + 5))
+    assert shape.flops(4, training=False) == forward == 14_720
+    assert shape.flops(4, training=True) == 3 * forward
+    assert ds2.Shape(T=300, N=20, I=800, H=800, L=1, D=1).flops(4, False) == 61_440_000_000
+
+
+def test_a_wrong_result_ends_the_run(monkeypatch):
+    case = ds2.Case("gru", ds2.Shape(T=4, N=2, I=3, H=5, L=1, D=1))
+    case.compare()
+    right = mx.nd.FusedRNN
+
+    def wrong(**inputs):
+        outputs = right(**inputs)
+        return [outputs[0] * 1.001, *outputs[1:]]
+
+    monkeypatch.setattr(mx.nd, "FusedRNN", wrong)
+    with pytest.raises(SystemExit, match="output 0 differs"):
+        case.compare()

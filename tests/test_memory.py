@@ -1,0 +1,148 @@
+"""Operator states keep their buffers for the next call, and free them with themselves."""
+
+from __future__ import annotations
+
+import gc
+
+import fused_rnn
+import mxnet as mx
+import pytest
+from helpers import core_arguments, make, operator_attributes, operator_inputs, run_code
+from test_hybridize import HYBRID, layer, step
+from test_symbol import bind, heads
+
+SIZES = {"T": 20, "N": 4, "I": 8, "H": 32, "L": 2, "D": 2}
+
+
+def memory():
+    """The live states' bytes, once nothing that is out of reach is left."""
+    mx.nd.waitall()
+    gc.collect()
+    mx.nd.waitall()
+    return fused_rnn.memory()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_over():
+    """A test starts and ends with the same live states."""
+    before = memory()
+    yield
+    assert memory() == before
+
+
+def sizes(problem, dtype="float64"):
+    arguments = core_arguments(problem)
+    s = problem.shape
+    return fused_rnn.sizes(s.mode, s.T, s.N, s.I, s.H, dtype=dtype, **arguments)
+
+
+def test_a_recorded_call_holds_its_reserve_until_it_is_forgotten():
+    problem = make("lstm", **SIZES)
+    before = memory()
+    arrays = operator_inputs(problem)
+    arrays[0].attach_grad()
+    with mx.autograd.record():
+        y = mx.nd.FusedRNN(*arrays, **operator_attributes(problem, state_outputs=False))
+    y.wait_to_read()
+    held = memory()
+    assert held["states"] == before["states"] + 1
+    assert held["reserve"] - before["reserve"] >= sizes(problem)["reserve"]
+    del y
+    assert memory() == before
+
+
+def test_prediction_leaves_nothing():
+    problem = make("gru", **SIZES)
+    before = memory()
+    arrays = operator_inputs(problem)
+    for _ in range(5):
+        mx.nd.FusedRNN(*arrays, **operator_attributes(problem))
+    assert memory() == before
+
+
+@pytest.mark.parametrize("how", [how for how in HYBRID if how != "eager"])
+def test_memory_is_flat_over_iterations(how):
+    problem = make("lstm", **SIZES)
+    net = layer(problem, how)
+    levels = []
+    for _ in range(6):
+        step(net, problem)
+        data, _, *states = operator_inputs(problem)
+        net(data, *states)
+        levels.append(memory())
+    assert levels[2:] == levels[1:2] * 4
+    assert levels[-1]["states"] <= 4
+
+
+def test_unused_outputs_and_forgotten_recordings_are_freed():
+    problem = make("lstm", **SIZES)
+    arrays = operator_inputs(problem)
+    for array in arrays:
+        array.attach_grad()
+    before = memory()
+    for k in range(50):
+        with mx.autograd.record():
+            outputs = mx.nd.FusedRNN(*arrays, **operator_attributes(problem))
+        if k % 2:
+            outputs[0].backward()
+        del outputs
+    assert memory() == before
+
+
+def test_an_executor_keeps_one_state():
+    problem = make("gru", **SIZES)
+    before = memory()
+    executor = bind(problem)
+    levels = []
+    for _ in range(4):
+        executor.forward(is_train=True)
+        executor.backward(heads(problem))
+        levels.append(memory())
+    assert levels[1:] == levels[:1] * 3
+    assert levels[0]["states"] == before["states"] + 1
+    assert levels[0]["workspace"] + levels[0]["reserve"] > before["workspace"] + before["reserve"]
+
+
+def test_buffers_grow_with_the_shape_and_serve_smaller_ones():
+    small, large = make("gru", T=2, N=1, H=32), make("gru", T=40, N=8, H=32)
+    large = large.replace(params=small.params)
+    net = layer(small, "static_alloc")
+    step(net, small)
+    first = memory()
+    step(net, large)
+    grown = memory()
+    assert grown["reserve"] > first["reserve"]
+    step(net, small)
+    step(net, large)
+    assert memory()["reserve"] <= grown["reserve"]
+
+
+RESIDENT = """
+import resource
+import mxnet as mx
+import fused_rnn
+from helpers import make, operator_attributes, operator_inputs
+problem = make("lstm", T=50, N=16, I=64, H=64, L=2, dtype="float32")
+arrays = operator_inputs(problem, "float32")
+arrays[1].attach_grad()
+def iterate(count):
+    for k in range(count):
+        with mx.autograd.record(k % 3 > 0):
+            y = mx.nd.FusedRNN(*arrays, **operator_attributes(problem, state_outputs=False))
+        if k % 3 == 1:
+            y.backward()
+        y.wait_to_read()
+        del y
+    mx.nd.waitall()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+first = iterate(30)
+print("grown", iterate(300) - first)
+"""
+
+
+def test_the_process_does_not_grow():
+    """In all 200 recordings of 3 MB: a leak of any kept buffer shows, the allocator's own noise
+    does not.
+    """
+    grown = int(run_code(RESIDENT).split("grown")[1])
+    assert grown < 30_000, f"{grown} KiB"

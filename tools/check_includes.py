@@ -1,0 +1,72 @@
+"""Checks who may include whom, by folder, and prints every breach."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+class Layer(NamedTuple):
+    """What the files of a folder may include, as patterns of the whole path."""
+
+    own: str  # in quotes: the project's headers
+    system: str  # in angle brackets
+
+
+STANDARD = r"c?[a-z_]+"  # <vector>, <cstdint>: a name without a folder and an ending
+# The kernels are compiled for several instruction sets, so they may instantiate no inline function
+# that others share: a copy with the wrong instructions could be linked in for all.
+C_ONLY = r"c(assert|float|limits|stddef|stdint|string)"
+
+LAYERS = {
+    "include": Layer(r"", STANDARD),
+    "src/base": Layer(r"base/.+|fused_rnn/rnn\.h", STANDARD + r"|[a-z]+\.h"),
+    "src/kernels": Layer(r"kernels/.+|base/(cpu|half)\.h", C_ONLY + r"|immintrin\.h"),
+    "src/rnn": Layer(
+        r"rnn/.+|base/.+|kernels/kernel_table\.h|fused_rnn/rnn\.h", STANDARD + r"|omp\.h"
+    ),
+    # Its own headers without a folder: mxnet/ is the framework's.
+    "src/mxnet": Layer(
+        r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|(mxnet|nnvm|dmlc|mshadow|sys)/.+|[a-z]+\.h"
+    ),
+    "src/pybind": Layer(r"fused_rnn/rnn\.h", STANDARD + r"|pybind11/.+"),
+    "tests/cpp": Layer(r".+", r".+"),
+}
+# The one file that sees oneDNN.
+ONEDNN_FILE = "src/rnn/onednn_gemm.cc"
+ONEDNN = r"(oneapi/dnnl|dnnl).*"
+
+
+def allowed(path: str, layer: Layer, bracket: str, header: str) -> bool:
+    """Whether the file at `path` may include `header`."""
+    if path == ONEDNN_FILE and re.fullmatch(ONEDNN, header):
+        return True
+    return re.fullmatch(layer.own if bracket == '"' else layer.system, header) is not None
+
+
+def main() -> int:
+    breaches = 0
+    sources = [p for top in ("include", "src", "tests") for p in sorted((ROOT / top).rglob("*"))]
+    for source in sources:
+        if source.suffix not in (".cc", ".h"):
+            continue
+        path = source.relative_to(ROOT).as_posix()
+        layer = next((rules for top, rules in LAYERS.items() if path.startswith(top + "/")), None)
+        if layer is None:
+            print(f"{path}: expected a folder among {', '.join(LAYERS)}")
+            breaches += 1
+            continue
+        for bracket, header in INCLUDE.findall(source.read_text()):
+            if not allowed(path, layer, bracket, header):
+                print(f"{path}: may not include {header}")
+                breaches += 1
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
