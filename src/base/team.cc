@@ -2,9 +2,9 @@
 
 #include <omp.h>
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/check.h"
 
@@ -17,9 +17,6 @@ std::atomic<int> g_threads{0};  // 0: OpenMP's setting
 // for threads that are not there. So the child is single-threaded.
 std::atomic<bool> g_forked{false};
 const int g_fork_handler = pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
-
-// About 20 us of spinning, the length of a step or two, before the first yield.
-constexpr int kSpinsBeforeYield = 2000;
 
 // Multiply-adds that pay for waking one more thread (a few us at tens of multiply-adds per ns).
 constexpr double kWorkPerThread = 400e3;
@@ -61,23 +58,5 @@ void RunTeam(int threads, TeamFunction function, const void* closure) {
 }
 
 }  // namespace internal
-
-void SpinBarrier::Wait(int participants) {
-  if (participants <= 1) return;
-  const uint32_t generation = generation_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == participants) {
-    arrived_.store(0, std::memory_order_relaxed);
-    generation_.store(generation + 1, std::memory_order_release);
-    return;
-  }
-  for (int spins = 0; generation_.load(std::memory_order_acquire) == generation;) {
-    if (spins < kSpinsBeforeYield) {
-      ++spins;
-      _mm_pause();
-    } else {
-      sched_yield();
-    }
-  }
-}
 
 }  // namespace fused_rnn

@@ -1,4 +1,4 @@
-// Threads: how many, how they are started, and how they wait for each other.
+// Threads: how many, and how they are started.
 //
 // OpenMP starts them, so that this library, oneDNN and MXNet share one pool (all of them use GCC's
 // libgomp); a second pool would spin against the first.
@@ -7,7 +7,6 @@
 
 #include <xmmintrin.h>
 
-#include <atomic>
 #include <cstdint>
 
 namespace fused_rnn {
@@ -67,18 +66,6 @@ void ParallelFor(int threads, int64_t count, const Body& body) {
     if (range.begin < range.end) body(range.begin, range.end);
   });
 }
-
-// Reusable barrier of threads that run side by side. Waiting spins a little, since steps are
-// microseconds long, and then yields, so that more threads than cores still make progress.
-class alignas(64) SpinBarrier {
- public:
-  // Returns when `participants` threads have called it as often as this one.
-  void Wait(int participants);
-
- private:
-  std::atomic<int> arrived_{0};
-  std::atomic<uint32_t> generation_{0};
-};
 
 }  // namespace fused_rnn
 

@@ -9,9 +9,9 @@
 #include "rnn/gemm.h"
 #include "rnn/memory_plan.h"
 #include "rnn/param_layout.h"
+#include "rnn/recurrence.h"
 #include "rnn/rows.h"
 #include "rnn/steps.h"
-#include "rnn/team_share.h"
 
 namespace fused_rnn {
 
@@ -73,36 +73,9 @@ class LayerBackward {
   BackwardDirection<Real, Weight>& direction(int64_t d) { return direction_[d]; }
 
   void RunRecurrence() {
-    SpinBarrier barriers[2];
-    const double step_work = static_cast<double>(dims_.D) * dims_.N * dims_.G * dims_.H * dims_.S;
-    RunTeam(TeamSizeFor(step_work * dims_.T, step_work), [&](int thread, int team) {
-      // Without projection a thread owns hidden units, which are the columns of R^T. With it, the
-      // columns of R^T are those of h, and hidden units are the columns of Wp^T.
-      const TeamShare share(dims_.D, plan_.recurrent.blocks(), plan_.projection.blocks(), thread,
-                            team);
-      for (int64_t d = 0; d < dims_.D; ++d) {
-        Pack(direction_[d], share.blocks(d), share.projection_blocks(d));
-        ClearBiasSums(direction_[d],
-                      dims_.projected() ? share.projection_blocks(d) : share.blocks(d));
-      }
-      for (int64_t s = 0; s <= steps_.T(); ++s) {
-        for (int64_t d = 0; d < dims_.D; ++d) {
-          const Step step = StepOf(steps_, d, s, /*backward=*/true);
-          if (dims_.projected()) {
-            RunHidden(direction_[d], step, share.blocks(d));
-          } else {
-            RunStep(direction_[d], step, d, share.blocks(d));
-          }
-        }
-        share.Wait(barriers);
-        if (!dims_.projected()) continue;
-        for (int64_t d = 0; d < dims_.D; ++d) {
-          RunProjected(direction_[d], StepOf(steps_, d, s, /*backward=*/true), d,
-                       share.projection_blocks(d));
-        }
-        share.Wait(barriers);
-      }
-    });
+    const double step_work = static_cast<double>(dims_.N) * dims_.G * dims_.H * dims_.S;
+    RunDirections(dims_.D, dims_.D * dims_.T * step_work, step_work,
+                  [&](int64_t d, DirectionPhases& phases) { RunDirection(d, phases); });
     for (int64_t d = 0; d < dims_.D; ++d) PassEmptySequences(direction_[d]);
   }
 
@@ -145,17 +118,43 @@ class LayerBackward {
   }
 
  private:
+  // Without projection a thread owns hidden units, which are the columns of R^T. With it, the
+  // columns of R^T are those of h, and the hidden units are the columns of Wp^T.
+  void RunDirection(int64_t d, DirectionPhases& phases) const {
+    const BackwardDirection<Real, Weight>& dir = direction_[d];
+    const int64_t blocks = plan_.recurrent.blocks(), projected_blocks = plan_.projection.blocks();
+    const int64_t per_tile = BlocksPerTile(1);
+    phases.Run(blocks, per_tile, [&](BlockTile tile) {
+      Pack(dir, tile);
+      if (!dims_.projected()) ClearBiasSums(dir, tile);
+    });
+    phases.Run(projected_blocks, per_tile, [&](BlockTile tile) {
+      PackProjection(dir, tile);
+      ClearBiasSums(dir, tile);
+    });
+    for (int64_t s = 0; s <= steps_.T(); ++s) {
+      const Step step = StepOf(steps_, d, s, /*backward=*/true);
+      phases.Run(blocks, per_tile, [&](BlockTile tile) {
+        if (dims_.projected()) {
+          RunHidden(dir, step, tile);
+        } else {
+          RunStep(dir, step, d, tile);
+        }
+      });
+      phases.Run(projected_blocks, per_tile,
+                 [&](BlockTile tile) { RunProjected(dir, step, d, tile); });
+    }
+  }
   // The columns of dgates that belong to W x + bW; those of R h + bR begin at column 0 (see
   // CellBackwardArgs::dgates).
   const Real* InputSide(const BackwardDirection<Real, Weight>& dir) const {
     return dir.dgates + (dims_.gru() ? dims_.H : 0);
   }
 
-  void Pack(const BackwardDirection<Real, Weight>& dir, Range blocks,
-            Range projection_blocks) const {
+  void Pack(const BackwardDirection<Real, Weight>& dir, BlockTile tile) const {
     const PanelLayout& layout = plan_.recurrent;
     const int64_t H = dims_.H, S = dims_.S, V = layout.V;
-    for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    for (int64_t b = tile.begin; b < tile.begin + tile.count; ++b) {
       const Weight* R = dir.R + b * V;
       Weight* panel = dir.panels + layout.Offset(b, 0);
       if (dims_.gru()) {  // k runs over n', r, z
@@ -165,58 +164,62 @@ class LayerBackward {
         panel_kernels_.pack(R, S, layout.ColumnsOf(b), layout.K, panel);
       }
     }
-    for (int64_t b = projection_blocks.begin; b < projection_blocks.end; ++b) {
-      panel_kernels_.pack(dir.Wp + b * V, H, plan_.projection.ColumnsOf(b), dims_.P,
-                          dir.projection + plan_.projection.Offset(b, 0));
+  }
+
+  void PackProjection(const BackwardDirection<Real, Weight>& dir, BlockTile tile) const {
+    const PanelLayout& layout = plan_.projection;
+    for (int64_t b = tile.begin; b < tile.begin + tile.count; ++b) {
+      panel_kernels_.pack(dir.Wp + b * layout.V, dims_.H, layout.ColumnsOf(b), dims_.P,
+                          dir.projection + layout.Offset(b, 0));
     }
   }
 
-  void ClearBiasSums(const BackwardDirection<Real, Weight>& dir, Range blocks) const {
+  void ClearBiasSums(const BackwardDirection<Real, Weight>& dir, BlockTile tile) const {
     const int64_t V = plan_.recurrent.V, H = dims_.H;
-    const int64_t begin = std::min(H, blocks.begin * V), end = std::min(H, blocks.end * V);
-    for (int64_t g = 0; g < dims_.grad_gates; ++g)
+    const int64_t begin = tile.begin * V, end = std::min(H, begin + tile.count * V);
+    for (int64_t g = 0; g < dims_.grad_gates; ++g) {
       std::fill(dir.db + g * H + begin, dir.db + g * H + end, Real(0));
+    }
   }
 
   // tile = dgates of rows [row, row + rows) of the step before, times the panels of `count` blocks.
-  void RecurrentTile(const BackwardDirection<Real, Weight>& dir, const Step& step, int64_t block,
-                     int64_t count, Range blocks, int64_t row, int64_t rows, Real* tile) const {
+  void RecurrentTile(const BackwardDirection<Real, Weight>& dir, const Step& step, BlockTile blocks,
+                     int64_t row, int64_t rows, Real* tile) const {
     const PanelLayout& layout = plan_.recurrent;
     const int64_t ld = dims_.grad_gates * dims_.H;
-    const int64_t next = block + count < blocks.end ? block + count : blocks.begin;
-    panel_kernels_.gemm({rows, layout.K, count, dir.dgates + (step.prev_row + row) * ld, ld,
-                         dir.panels + layout.Offset(block, 0), tile, count * layout.V, false,
-                         row == 0 ? dir.panels + layout.Offset(next, 0) : nullptr});
+    panel_kernels_.gemm({rows, layout.K, blocks.count, dir.dgates + (step.prev_row + row) * ld, ld,
+                         dir.panels + layout.Offset(blocks.begin, 0), tile, blocks.count * layout.V,
+                         false, row == 0 ? dir.panels + layout.Offset(blocks.next, 0) : nullptr});
   }
 
   // One step without projection, for the hidden units of `blocks`.
   void RunStep(const BackwardDirection<Real, Weight>& dir, const Step& step, int64_t d,
-               Range blocks) const {
+               BlockTile blocks) const {
     const int64_t V = plan_.recurrent.V, H = dims_.H;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
-    ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
-      const int64_t unit = block * V, units = std::min(count * V, H - unit), tile_ld = count * V;
-      ForEachRowRun(0, step.continuing, [&](int64_t row, int64_t rows) {
-        RecurrentTile(dir, step, block, count, blocks, row, rows, tile);
-        RunCell(dir, step, d, {row, row + rows}, unit, units, tile, tile_ld,
-                dims_.gru() ? dir.carry + row * H + unit : nullptr);
-      });
-      if (step.continuing < step.n) {
-        const Real* dhN = dir.dhN != nullptr ? dir.dhN + step.continuing * H + unit : nullptr;
-        RunCell(dir, step, d, {step.continuing, step.n}, unit, units, nullptr, 0, dhN);
+    const int64_t unit = blocks.begin * V, units = std::min(blocks.count * V, H - unit),
+                  tile_ld = blocks.count * V;
+    ForEachRowRun(0, step.continuing, [&](int64_t row, int64_t rows) {
+      RecurrentTile(dir, step, blocks, row, rows, tile);
+      RunCell(dir, step, d, {row, row + rows}, unit, units, tile, tile_ld,
+              dims_.gru() ? dir.carry + row * H + unit : nullptr);
+    });
+    if (step.continuing < step.n) {
+      const Real* dhN = dir.dhN != nullptr ? dir.dhN + step.continuing * H + unit : nullptr;
+      RunCell(dir, step, d, {step.continuing, step.n}, unit, units, nullptr, 0, dhN);
+    }
+    ForEachRowRun(step.continuing, step.prev_n, [&](int64_t row, int64_t rows) {
+      if (dir.dh0.data != nullptr) {
+        RecurrentTile(dir, step, blocks, row, rows, tile);
+        EndHidden(dir, row, rows, unit, units, tile, tile_ld);
       }
-      ForEachRowRun(step.continuing, step.prev_n, [&](int64_t row, int64_t rows) {
-        if (dir.dh0.data != nullptr) {
-          RecurrentTile(dir, step, block, count, blocks, row, rows, tile);
-          EndHidden(dir, row, rows, unit, units, tile, tile_ld);
-        }
-        EndCell(dir, row, rows, unit, units);
-      });
+      EndCell(dir, row, rows, unit, units);
     });
   }
 
   // With projection, first half of a step: dh for the columns of `blocks`.
-  void RunHidden(const BackwardDirection<Real, Weight>& dir, const Step& step, Range blocks) const {
+  void RunHidden(const BackwardDirection<Real, Weight>& dir, const Step& step,
+                 BlockTile blocks) const {
     const int64_t V = plan_.recurrent.V, P = dims_.P;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     const auto store = [&](int64_t row, int64_t column, int64_t columns, const Real* recurrent) {
@@ -227,39 +230,36 @@ class LayerBackward {
         dir.dh[at * P + column + j] = dh;
       }
     };
-    ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
-      const int64_t column = block * V, columns = std::min(count * V, P - column),
-                    tile_ld = count * V;
-      ForEachRowRun(0, step.prev_n, [&](int64_t row, int64_t rows) {
-        RecurrentTile(dir, step, block, count, blocks, row, rows, tile);
-        const int64_t going = std::max<int64_t>(0, std::min(rows, step.continuing - row));
-        for (int64_t i = 0; i < going; ++i) store(row + i, column, columns, tile + i * tile_ld);
-        EndHidden(dir, row + going, rows - going, column, columns, tile + going * tile_ld, tile_ld);
-      });
-      for (int64_t row = step.continuing; row < step.n; ++row) {
-        store(row, column, columns, dir.dhN != nullptr ? dir.dhN + row * P + column : nullptr);
-      }
+    const int64_t column = blocks.begin * V, columns = std::min(blocks.count * V, P - column),
+                  tile_ld = blocks.count * V;
+    ForEachRowRun(0, step.prev_n, [&](int64_t row, int64_t rows) {
+      RecurrentTile(dir, step, blocks, row, rows, tile);
+      const int64_t going = std::max<int64_t>(0, std::min(rows, step.continuing - row));
+      for (int64_t i = 0; i < going; ++i) store(row + i, column, columns, tile + i * tile_ld);
+      EndHidden(dir, row + going, rows - going, column, columns, tile + going * tile_ld, tile_ld);
     });
+    for (int64_t row = step.continuing; row < step.n; ++row) {
+      store(row, column, columns, dir.dhN != nullptr ? dir.dhN + row * P + column : nullptr);
+    }
   }
 
   // With projection, second half: dh Wp, then the gate arithmetic for the hidden units of `blocks`.
   void RunProjected(const BackwardDirection<Real, Weight>& dir, const Step& step, int64_t d,
-                    Range blocks) const {
+                    BlockTile blocks) const {
     const PanelLayout& layout = plan_.projection;
     const int64_t V = layout.V, H = dims_.H, P = dims_.P;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
-    ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
-      const int64_t unit = block * V, units = std::min(count * V, H - unit), tile_ld = count * V;
-      const auto run = [&](int64_t row, int64_t rows) {
-        panel_kernels_.gemm({rows, P, count, dir.dh + (step.row + row) * P, P,
-                             dir.projection + layout.Offset(block, 0), tile, tile_ld, false,
-                             nullptr});
-        RunCell(dir, step, d, {row, row + rows}, unit, units, tile, tile_ld, nullptr);
-      };
-      ForEachRowRun(0, step.continuing, run);
-      ForEachRowRun(step.continuing, step.n, run);
-      EndCell(dir, step.continuing, step.prev_n - step.continuing, unit, units);
-    });
+    const int64_t unit = blocks.begin * V, units = std::min(blocks.count * V, H - unit),
+                  tile_ld = blocks.count * V;
+    const auto run = [&](int64_t row, int64_t rows) {
+      panel_kernels_.gemm({rows, P, blocks.count, dir.dh + (step.row + row) * P, P,
+                           dir.projection + layout.Offset(blocks.begin, 0), tile, tile_ld, false,
+                           nullptr});
+      RunCell(dir, step, d, {row, row + rows}, unit, units, tile, tile_ld, nullptr);
+    };
+    ForEachRowRun(0, step.continuing, run);
+    ForEachRowRun(step.continuing, step.n, run);
+    EndCell(dir, step.continuing, step.prev_n - step.continuing, unit, units);
   }
 
   // Gate arithmetic of rows [rows.begin, rows.end), all of which continue from the step before or

@@ -1,4 +1,5 @@
 // The roof that benchmarks divide by.
+#include <atomic>
 #include <chrono>
 
 #include "base/check.h"

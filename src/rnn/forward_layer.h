@@ -7,9 +7,9 @@
 #include "kernels/kernel_table.h"
 #include "rnn/gemm.h"
 #include "rnn/memory_plan.h"
+#include "rnn/recurrence.h"
 #include "rnn/rows.h"
 #include "rnn/steps.h"
-#include "rnn/team_share.h"
 
 namespace fused_rnn {
 
@@ -51,13 +51,9 @@ class LayerForward {
       Gemm({steps_.rows(), dims_.G * dims_.H, input_size, input, input_size, false, dir.W,
             input_size, true, dir.gates, dir.gates_ld, false, dir.bias});
     }
-    SpinBarrier barriers[2];
-    const double step_work = static_cast<double>(dims_.D) * dims_.N * dims_.G * dims_.H * dims_.S;
-    RunTeam(TeamSizeFor(step_work * dims_.T, step_work), [&](int thread, int team) {
-      const TeamShare share(dims_.D, plan_.recurrent.blocks(), plan_.projection.blocks(), thread,
-                            team);
-      RunRecurrence(share, barriers);
-    });
+    const double step_work = static_cast<double>(dims_.N) * dims_.G * dims_.H * dims_.S;
+    RunDirections(dims_.D, dims_.D * dims_.T * step_work, step_work,
+                  [&](int64_t d, DirectionPhases& phases) { RunRecurrence(d, phases); });
   }
 
   // The state after sequence i's own last step, or the initial one if it has none: [S], [H].
@@ -88,24 +84,22 @@ class LayerForward {
     }
   }
 
-  void RunRecurrence(const TeamShare& share, SpinBarrier* barriers) const {
-    for (int64_t d = 0; d < dims_.D; ++d)
-      Pack(direction_[d], share.blocks(d), share.projection_blocks(d));
+  void RunRecurrence(int64_t d, DirectionPhases& phases) const {
+    const ForwardDirection<Real, Weight>& dir = direction_[d];
+    const int64_t blocks = plan_.recurrent.blocks(), per_tile = BlocksPerTile(dims_.G);
+    // The owner packs, so that the panels are in its cache.
+    phases.Run(blocks, per_tile, [&](BlockTile tile) { Pack(dir, tile); });
+    phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
+               [&](BlockTile tile) { PackProjection(dir, tile); });
     for (int64_t s = 0; s < steps_.T(); ++s) {
-      for (int64_t d = 0; d < dims_.D; ++d) {
-        const Step step = StepOf(steps_, d, s, /*backward=*/false);
-        const ForwardDirection<Real, Weight>& dir = direction_[d];
+      const Step step = StepOf(steps_, d, s, /*backward=*/false);
+      phases.Run(blocks, per_tile, [&](BlockTile tile) {
         RunRows(dir, step, 0, step.continuing, dir.y + step.prev_row * dir.y_ld, dir.y_ld,
-                CellRows(dir, step.prev_row), share.blocks(d));
-        RunRows(dir, step, step.continuing, step.n, dir.h0, dims_.S, dir.c0, share.blocks(d));
-      }
-      share.Wait(barriers);
-      if (!dims_.projected()) continue;
-      for (int64_t d = 0; d < dims_.D; ++d) {
-        Project(direction_[d], StepOf(steps_, d, s, /*backward=*/false),
-                share.projection_blocks(d));
-      }
-      share.Wait(barriers);
+                CellRows(dir, step.prev_row), tile);
+        RunRows(dir, step, step.continuing, step.n, dir.h0, dims_.S, dir.c0, tile);
+      });
+      phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
+                 [&](BlockTile tile) { Project(dir, step, tile); });
     }
   }
 
@@ -113,21 +107,22 @@ class LayerForward {
     return training_ ? dir.c + row * dims_.H : dir.c;
   }
 
-  // The owner packs, so that the panels are in its cache and no barrier is needed.
-  void Pack(const ForwardDirection<Real, Weight>& dir, Range blocks,
-            Range projection_blocks) const {
+  void Pack(const ForwardDirection<Real, Weight>& dir, BlockTile tile) const {
     const PanelLayout& layout = plan_.recurrent;
-    for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    for (int64_t b = tile.begin; b < tile.begin + tile.count; ++b) {
       for (int64_t g = 0; g < dims_.G; ++g) {
         panel_kernels_.pack_transposed(dir.R + (g * dims_.H + b * layout.V) * dims_.S, dims_.S,
                                        layout.ColumnsOf(b), layout.K,
                                        dir.panels + layout.Offset(b, g));
       }
     }
-    for (int64_t b = projection_blocks.begin; b < projection_blocks.end; ++b) {
-      panel_kernels_.pack_transposed(dir.Wp + b * layout.V * dims_.H, dims_.H,
-                                     plan_.projection.ColumnsOf(b), dims_.H,
-                                     dir.projection + plan_.projection.Offset(b, 0));
+  }
+
+  void PackProjection(const ForwardDirection<Real, Weight>& dir, BlockTile tile) const {
+    const PanelLayout& layout = plan_.projection;
+    for (int64_t b = tile.begin; b < tile.begin + tile.count; ++b) {
+      panel_kernels_.pack_transposed(dir.Wp + b * layout.V * dims_.H, dims_.H, layout.ColumnsOf(b),
+                                     dims_.H, dir.projection + layout.Offset(b, 0));
     }
   }
 
@@ -135,51 +130,48 @@ class LayerForward {
   // index.
   void RunRows(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t begin,
                int64_t end, const Real* h_prev, int64_t h_prev_ld, const Real* c_prev,
-               Range blocks) const {
+               BlockTile blocks) const {
     if (begin == end) return;
     const PanelLayout& layout = plan_.recurrent;
     const int64_t G = dims_.G, H = dims_.H, V = layout.V, row0 = step.row;
     Real* c_rows = CellRows(dir, row0);
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
-    ForEachTile(blocks, BlocksPerTile(G), [&](int64_t block, int64_t count) {
-      const int64_t unit = block * V, units = std::min(count * V, H - unit),
-                    tile_ld = count * G * V;
-      const Weight* panels = dir.panels + layout.Offset(block, 0);
-      const Weight* next =
-          dir.panels + layout.Offset(block + count < blocks.end ? block + count : blocks.begin, 0);
-      ForEachRowRun(begin, end, [&](int64_t row, int64_t rows) {
-        Real* gates = dir.gates + (row0 + row) * dir.gates_ld + unit;
-        PrefetchGates(gates, dir.gates_ld, rows, units);
-        panel_kernels_.gemm({rows, layout.K, count * G, h_prev + row * h_prev_ld, h_prev_ld, panels,
-                             tile, tile_ld, false, row == begin ? next : nullptr});
-        CellForwardArgs<Real> cell{};
-        cell.rows = rows;
-        cell.units = units;
-        cell.tile = tile;
-        cell.tile_ld = tile_ld;
-        cell.gates = gates;
-        cell.gates_ld = dir.gates_ld;
-        cell.gate_stride = H;
-        cell.keep = training_ && dims_.kept_gates > 0;
-        if (dims_.gru()) {
-          cell.bias_n = dir.bias + G * H + unit;
-          cell.h_prev = h_prev + row * h_prev_ld + unit;
-          cell.h_prev_ld = h_prev_ld;
-        }
-        if (dims_.lstm()) {
-          cell.c_prev = c_prev + row * H + unit;
-          cell.c = c_rows + row * H + unit;
-          cell.c_prev_ld = cell.c_ld = H;
-          cell.clip = dims_.clip;
-          cell.clip_nan = dims_.clip_nan;
-          cell.clip_min = static_cast<Real>(dims_.clip_min);
-          cell.clip_max = static_cast<Real>(dims_.clip_max);
-        }
-        cell.h = dims_.projected() ? dir.unprojected + row * H + unit
-                                   : dir.y + (row0 + row) * dir.y_ld + unit;
-        cell.h_ld = dims_.projected() ? H : dir.y_ld;
-        kernels_.cell_forward[static_cast<int>(dims_.mode)](cell);
-      });
+    const int64_t unit = blocks.begin * V, units = std::min(blocks.count * V, H - unit);
+    const int64_t tile_ld = blocks.count * G * V;
+    const Weight* panels = dir.panels + layout.Offset(blocks.begin, 0);
+    const Weight* next = dir.panels + layout.Offset(blocks.next, 0);
+    ForEachRowRun(begin, end, [&](int64_t row, int64_t rows) {
+      Real* gates = dir.gates + (row0 + row) * dir.gates_ld + unit;
+      PrefetchGates(gates, dir.gates_ld, rows, units);
+      panel_kernels_.gemm({rows, layout.K, blocks.count * G, h_prev + row * h_prev_ld, h_prev_ld,
+                           panels, tile, tile_ld, false, row == begin ? next : nullptr});
+      CellForwardArgs<Real> cell{};
+      cell.rows = rows;
+      cell.units = units;
+      cell.tile = tile;
+      cell.tile_ld = tile_ld;
+      cell.gates = gates;
+      cell.gates_ld = dir.gates_ld;
+      cell.gate_stride = H;
+      cell.keep = training_ && dims_.kept_gates > 0;
+      if (dims_.gru()) {
+        cell.bias_n = dir.bias + G * H + unit;
+        cell.h_prev = h_prev + row * h_prev_ld + unit;
+        cell.h_prev_ld = h_prev_ld;
+      }
+      if (dims_.lstm()) {
+        cell.c_prev = c_prev + row * H + unit;
+        cell.c = c_rows + row * H + unit;
+        cell.c_prev_ld = cell.c_ld = H;
+        cell.clip = dims_.clip;
+        cell.clip_nan = dims_.clip_nan;
+        cell.clip_min = static_cast<Real>(dims_.clip_min);
+        cell.clip_max = static_cast<Real>(dims_.clip_max);
+      }
+      cell.h = dims_.projected() ? dir.unprojected + row * H + unit
+                                 : dir.y + (row0 + row) * dir.y_ld + unit;
+      cell.h_ld = dims_.projected() ? H : dir.y_ld;
+      kernels_.cell_forward[static_cast<int>(dims_.mode)](cell);
     });
   }
 
@@ -196,22 +188,21 @@ class LayerForward {
   }
 
   // h = Wp (o tanh(c)) for the columns of `blocks`.
-  void Project(const ForwardDirection<Real, Weight>& dir, const Step& step, Range blocks) const {
+  void Project(const ForwardDirection<Real, Weight>& dir, const Step& step,
+               BlockTile blocks) const {
     const PanelLayout& layout = plan_.projection;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
-    ForEachTile(blocks, BlocksPerTile(1), [&](int64_t block, int64_t count) {
-      const int64_t column = block * layout.V,
-                    columns = std::min(count * layout.V, dims_.P - column);
-      const int64_t tile_ld = count * layout.V;
-      ForEachRowRun(0, step.n, [&](int64_t row, int64_t rows) {
-        panel_kernels_.gemm({rows, layout.K, count, dir.unprojected + row * dims_.H, dims_.H,
-                             dir.projection + layout.Offset(block, 0), tile, tile_ld, false,
-                             nullptr});
-        for (int64_t i = 0; i < rows; ++i) {
-          const Real* from = tile + i * tile_ld;
-          std::copy(from, from + columns, dir.y + (step.row + row + i) * dir.y_ld + column);
-        }
-      });
+    const int64_t column = blocks.begin * layout.V;
+    const int64_t columns = std::min(blocks.count * layout.V, dims_.P - column);
+    const int64_t tile_ld = blocks.count * layout.V;
+    ForEachRowRun(0, step.n, [&](int64_t row, int64_t rows) {
+      panel_kernels_.gemm({rows, layout.K, blocks.count, dir.unprojected + row * dims_.H, dims_.H,
+                           dir.projection + layout.Offset(blocks.begin, 0), tile, tile_ld, false,
+                           nullptr});
+      for (int64_t i = 0; i < rows; ++i) {
+        const Real* from = tile + i * tile_ld;
+        std::copy(from, from + columns, dir.y + (step.row + row + i) * dir.y_ld + column);
+      }
     });
   }
 

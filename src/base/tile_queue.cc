@@ -1,0 +1,65 @@
+#include "base/tile_queue.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <xmmintrin.h>
+
+#include <climits>
+
+namespace fused_rnn {
+namespace {
+
+// Some tens of microseconds: several times what waking a thread costs.
+constexpr int kSpinsBeforeSleep = 1000;
+
+void Futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
+  static_assert(sizeof(*word) == 4, "the kernel reads a plain 32-bit word");
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation | FUTEX_PRIVATE_FLAG, value,
+          nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+int64_t TileQueue::Take(uint64_t phase, int64_t tiles, int lane) {
+  std::atomic<uint64_t>& taken = lanes_[lane].taken;
+  const uint64_t first = phase << kTakenBits;
+  uint64_t seen = taken.load(std::memory_order_relaxed);
+  for (;;) {
+    // A smaller word is from an earlier phase: nothing of this one is taken. A larger phase means
+    // that we are late.
+    const uint64_t begun = std::max(seen, first);
+    const int64_t tile = static_cast<int64_t>(begun - first);
+    if (tile >= tiles) return -1;
+    if (taken.compare_exchange_weak(seen, begun + 1, std::memory_order_acq_rel)) return tile;
+  }
+}
+
+void TileQueue::Finish(uint64_t phase, int64_t tiles) {
+  if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 < tiles) return;
+  done_.store(0, std::memory_order_relaxed);
+  phases_done_.store(phase + 1);
+  if (sleepers_.load() > 0) {
+    bell_.fetch_add(1);
+    Futex(&bell_, FUTEX_WAKE, INT_MAX);
+  }
+}
+
+bool TileQueue::IsDone(uint64_t phase, int spins) const {
+  for (int i = 0; i <= spins; ++i) {
+    if (phases_done_.load(std::memory_order_acquire) > phase) return true;
+    _mm_pause();
+  }
+  return false;
+}
+
+void TileQueue::WaitFor(uint64_t phase) {
+  while (!IsDone(phase, kSpinsBeforeSleep)) {
+    const uint32_t bell = bell_.load();
+    sleepers_.fetch_add(1);
+    if (phases_done_.load() <= phase) Futex(&bell_, FUTEX_WAIT, bell);
+    sleepers_.fetch_sub(1);
+  }
+}
+
+}  // namespace fused_rnn

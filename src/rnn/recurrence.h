@@ -1,0 +1,83 @@
+// How the steps of a layer's recurrence are shared out among threads and cut into tiles.
+#ifndef FUSED_RNN_RNN_RECURRENCE_H_
+#define FUSED_RNN_RNN_RECURRENCE_H_
+
+#include <algorithm>
+
+#include "base/tile_queue.h"
+
+namespace fused_rnn {
+
+// Panels that are computed before their epilogue runs, and rows of them: their products, at most
+// kTilePanels x kTileRows vectors (kMaxTileBytes), stay in the first-level cache between the two.
+constexpr int64_t kTilePanels = 4;
+constexpr int64_t kTileRows = 40;
+constexpr int64_t kMaxTileBytes = 2 * kTilePanels * kTileRows * 64;
+
+// Blocks of `gates` panels that make up a tile: about kTilePanels panels, an even number so that
+// panels pair up.
+inline int64_t BlocksPerTile(int64_t gates) { return gates == 3 ? 2 : kTilePanels / gates; }
+
+// Cuts rows [begin, end) into runs of at most kTileRows, of equal size within one.
+template <typename Body>
+void ForEachRowRun(int64_t begin, int64_t end, const Body& body) {
+  const int64_t runs = (end - begin + kTileRows - 1) / kTileRows;
+  for (int64_t i = 0; i < runs; ++i) {
+    const Range run = Split(end - begin, static_cast<int>(runs), static_cast<int>(i));
+    body(begin + run.begin, run.end - run.begin);
+  }
+}
+
+// The blocks of a tile, and where those begin that its owner computes next (their panels are
+// fetched meanwhile).
+struct BlockTile {
+  int64_t begin, count;
+  int64_t next;
+};
+
+// One direction's phases, as one thread of the team sees them.
+class DirectionPhases {
+ public:
+  // `lanes` threads own blocks; `lane` is this thread's, or -1.
+  DirectionPhases(TileQueue* queue, int lanes, int lane)
+      : queue_(queue), lanes_(lanes), lane_(lane) {}
+
+  // The next phase: body(BlockTile) for tiles of `per_tile` out of `blocks` blocks.
+  template <typename Body>
+  void Run(int64_t blocks, int64_t per_tile, const Body& body) {
+    const TileSplit split(blocks, per_tile, lanes_);
+    queue_->Run(phase_++, split, lane_, [&](int lane, int64_t tile) {
+      const Range own = split.BlocksOf(lane), part = split.BlocksOf(lane, tile);
+      body(BlockTile{part.begin, part.end - part.begin, part.end < own.end ? part.end : own.begin});
+    });
+  }
+
+ private:
+  TileQueue* queue_;
+  int lanes_, lane_;
+  uint64_t phase_ = 0;
+};
+
+// Runs recurrence(d, phases) for the D directions on a team fit for steps of `step_work`
+// multiply-adds, `work` in all. With two directions each half of the team owns one of them; who has
+// finished its own helps in the other.
+template <typename Recurrence>
+void RunDirections(int64_t D, double work, double step_work, const Recurrence& recurrence) {
+  TileQueue queues[2];
+  RunTeam(TeamSizeFor(work, step_work), [&](int thread, int team) {
+    const int first = D == 2 && team > 1 ? (team + 1) / 2 : team;  // owners of direction 0
+    const int home = thread < first ? 0 : 1;
+    for (int64_t i = 0; i < D; ++i) {
+      const int64_t d = D == 1 ? 0 : (home + i) % 2;
+      const int owners = team == 1 ? 1 : d == 0 ? first : team - first;
+      const int lane = d == home ? thread - (home == 0 ? 0 : first) : team == 1 ? 0 : -1;
+      const int lanes = std::min(owners, TileQueue::kMaxLanes);
+      DirectionPhases phases(&queues[d], lanes, lane < lanes ? lane : -1);
+      recurrence(d, phases);
+    }
+  });
+}
+
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_RNN_RECURRENCE_H_
