@@ -1,4 +1,5 @@
-# The commands of this project. Each does all the set-up it needs: a Python environment in .venv, a build in build/dev.
+# The commands of this project. Each does all the set-up it needs: a Python environment in .venv and
+# a build in build/dev.
 #   make ds2       the main job: the DeepSpeech2 benchmark, native operator against ours
 #   make test      the C++ and the Python tests
 #   make build     a rebuild of what has changed
@@ -10,10 +11,10 @@ BUILD := $(CURDIR)/build/dev
 READY := $(VENV)/ready
 CXX_SOURCES := $(shell find include src tests -name '*.cc' -o -name '*.h')
 
-# The first of these that runs, is new enough, and is old enough for numpy < 1.24; `make PYTHON=... ` chooses another.
+# Not newer than 3.11: mxnet 1.9.1 needs numpy < 1.24. `make PYTHON=/path/to/python3.11` names one.
+USABLE := -c 'import sys, ensurepip; sys.exit(not (3, 8) <= sys.version_info < (3, 12))' 2>/dev/null
 PYTHON := $(shell for python in python3.11 python3 python3.10 python3.9 python3.8; do \
-  $$python -c 'import sys, ensurepip; sys.exit(not (3, 8) <= sys.version_info < (3, 12))' 2>/dev/null \
-  && echo $$python && break; done)
+  $$python $(USABLE) && echo $$python && break; done)
 
 export PATH := $(VENV)/bin:$(PATH)
 
@@ -51,9 +52,8 @@ clean:
 	rm -rf $(VENV) build
 
 $(READY): pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Needed: a CPython 3.8 to 3.11 with its ensurepip module and its C headers, found by" \
-	  "name (python3.11, python3, ...) on PATH or given as PYTHON=/path/to/python3.11. mxnet 1.9.1 needs" \
-	  "numpy < 1.24, which newer versions of Python do not have." >&2; exit 1; }
+	@$(or $(PYTHON),false) $(USABLE) || { echo "PYTHON: expected a CPython 3.8 to 3.11 with ensurepip" \
+	  "(mxnet 1.9.1 needs numpy < 1.24, which newer ones do not have), found '$(PYTHON)'" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	python -m pip install --quiet --upgrade pip
 	python tools/build_requires.py > $(VENV)/build-requires.txt

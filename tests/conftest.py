@@ -7,11 +7,11 @@ import warnings
 import pytest
 
 with warnings.catch_warnings():
-    warnings.simplefilter(
-        "ignore", DeprecationWarning
-    )  # MXNet 1.9.1 uses names that NumPy deprecates
-    import fused_rnn  # noqa: F401  registers mx.nd.FusedRNN and mx.sym.FusedRNN
+    # MXNet 1.9.1 uses names that NumPy deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
     import mxnet as mx
+
+    import fused_rnn  # noqa: F401  registers mx.nd.FusedRNN and mx.sym.FusedRNN
 
 
 @pytest.fixture(autouse=True)

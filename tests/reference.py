@@ -342,18 +342,18 @@ EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16"
 def tolerance(shape: Shape, dtype: str, expected: np.ndarray, *, gradient: bool = False) -> float:
     """Largest allowed absolute difference from the reference, if weights let errors die out.
 
-    A value is the end of a chain of T*L steps. Each step rounds a sum of `terms` products and a
-    few gate operations, which err by some units in the last place; independent roundings add up
-    like a random walk, hence the root. Weight gradients are sums over T*N products on top. Errors
-    scale with the largest value. 8 = 4 standard deviations times 2 units per gate operation. The
-    half types round once per step when h is stored, by half a unit: `terms` plays no part there.
+    A value is the end of a chain of T*L steps. Each step rounds a sum of `terms` products and a few
+    gate operations; independent roundings add up like a random walk, hence the root. Weight
+    gradients are sums over T*N products on top. Errors scale with the largest value. 4 = 2 units in
+    the last place per gate operation, times 2 standard deviations. The half types round once per
+    step, when h is stored, by half a unit: `terms` plays no part there.
     """
     finite = np.abs(expected[np.isfinite(expected)])
     magnitude = max(1.0, float(finite.max()) if finite.size else 0.0)
     steps = max(1, shape.T * shape.L)
     if dtype in ("float16", "bfloat16"):
-        return 2 * EPS[dtype] * steps**0.5 * magnitude
+        return EPS[dtype] * steps**0.5 * magnitude
     terms = max(shape.width(l) for l in range(shape.L)) + shape.S
     if gradient:
         terms = max(terms, shape.T * shape.N) + shape.G * shape.H
-    return 8 * EPS[dtype] * (steps * terms) ** 0.5 * magnitude
+    return 4 * EPS[dtype] * (steps * terms) ** 0.5 * magnitude

@@ -6,8 +6,9 @@ import json
 
 import mxnet as mx
 import pytest
-from fused_rnn.bench import ds2
 from helpers import run
+
+from fused_rnn.bench import ds2
 
 SMALL = ["--T", "4", "--N", "2", "--I", "3", "--H", "5", "--layers", "2", "--bidirectional"]
 

@@ -6,7 +6,6 @@ import mxnet as mx
 import numpy as np
 import pytest
 import reference
-from fused_rnn import _core
 from helpers import (
     check_gradients,
     check_outputs,
@@ -19,6 +18,8 @@ from helpers import (
     operator_gradients,
     operator_inputs,
 )
+
+from fused_rnn import _core
 
 RANGES = [(-1.0, 1.0), (-0.5, 2.0), (0.1, 0.4), (-0.2, -0.2)]
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fused_rnn import _core
 from helpers import core_arguments, core_backward, core_forward, make
+
+from fused_rnn import _core
 
 
 def lstm(**changes):

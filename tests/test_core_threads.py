@@ -6,7 +6,6 @@ import concurrent.futures
 
 import numpy as np
 import pytest
-from fused_rnn import _core
 from helpers import (
     check_gradients,
     check_outputs,
@@ -17,6 +16,8 @@ from helpers import (
     run_code,
 )
 from reference import MODES
+
+from fused_rnn import _core
 
 # Enough work that a call uses several threads, and not a multiple of any number of them.
 SIZES = {"T": 7, "N": 21, "I": 19, "H": 70, "L": 2, "D": 2}

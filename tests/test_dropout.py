@@ -6,7 +6,6 @@ import masks
 import mxnet as mx
 import numpy as np
 import pytest
-from fused_rnn import _core
 from helpers import (
     check,
     check_gradients,
@@ -21,6 +20,9 @@ from helpers import (
     run_code,
 )
 from reference import MODES, Gradients, Shape
+from test_hybridize import HYBRID, layer, step
+
+from fused_rnn import _core
 
 
 def core_masks(shape, p, seed):
@@ -251,3 +253,18 @@ def test_the_states_are_those_before_dropout():
     outputs, _ = operator_gradients(problem, p=0.5)
     expected = problem.outputs()
     check(outputs[1][:1], expected.hN[:1], problem.shape, what="hN of the lower layer")
+
+
+@pytest.mark.parametrize("how", HYBRID)
+@pytest.mark.parametrize("mode", MODES)
+def test_blocks(mode, how):
+    """Each training step draws anew, in a reused state too, and its backward uses what it drew."""
+    problem = make(mode, L=2, D=2)
+    net = layer(problem, how, p=0.5)
+    for seed in (1, 2, 3):
+        found = operator_masks(problem.shape, 0.5, seed)
+        mx.random.seed(seed)
+        outputs, gradients = step(net, problem)
+        expected = problem.replace(options={"masks": found})
+        check_outputs(outputs, expected.outputs(), problem.shape)
+        check_gradients(gradients, expected.gradients(), problem.shape)

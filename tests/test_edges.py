@@ -6,7 +6,6 @@ import mxnet as mx
 import numpy as np
 import pytest
 import reference
-from fused_rnn import _core
 from helpers import (
     check,
     check_gradients,
@@ -21,6 +20,8 @@ from helpers import (
     run_tests,
 )
 from reference import MODES
+
+from fused_rnn import _core
 
 EMPTY = {"no steps": {"T": 0}, "no samples": {"N": 0}, "neither": {"T": 0, "N": 0}}
 

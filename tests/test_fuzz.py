@@ -13,7 +13,6 @@ import masks
 import mxnet as mx
 import numpy as np
 import pytest
-from fused_rnn import _core
 from helpers import (
     check_gradients,
     check_outputs,
@@ -25,6 +24,8 @@ from helpers import (
     operator_inputs,
 )
 from reference import MODES, Gradients
+
+from fused_rnn import _core
 
 COUNT = int(os.environ.get("FUSED_RNN_FUZZ", "150"))
 NAMES = ("dx", "dparams", "dh0", "dc0")

@@ -4,9 +4,10 @@ what to install.
 
 from __future__ import annotations
 
-import fused_rnn
 import pytest
 from helpers import run
+
+import fused_rnn
 
 MISSING_MXNET = "sys.modules['mxnet'] = None"
 # A stand-in for another MXNet: fused_rnn must look at its version before anything else of it.

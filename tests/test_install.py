@@ -4,17 +4,20 @@ its tests.
 
 from __future__ import annotations
 
-import fused_rnn
 import mxnet as mx
 from helpers import make, operator_attributes, operator_inputs, run_tests
 
+import fused_rnn
+
+CASES = ("installed_cases.py", "installed_features.py")
+
 
 def test_by_a_call():
-    run_tests("installed_cases.py")
+    run_tests(*CASES)
 
 
 def test_by_the_environment():
-    run_tests("installed_cases.py", FUSED_RNN_INSTALL="1", MXNET_ENGINE_TYPE="NaiveEngine")
+    run_tests(*CASES, FUSED_RNN_INSTALL="1", MXNET_ENGINE_TYPE="NaiveEngine")
 
 
 def test_without_it_the_native_operator_stays():

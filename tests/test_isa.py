@@ -5,7 +5,6 @@ checked.
 from __future__ import annotations
 
 import pytest
-from fused_rnn import _core
 from helpers import (
     check_gradients,
     check_outputs,
@@ -15,6 +14,8 @@ from helpers import (
     run,
     run_tests,
 )
+
+from fused_rnn import _core
 
 LEVELS = ("scalar", "avx2", "avx512")
 AVAILABLE = LEVELS[: LEVELS.index(_core.isa()) + 1]
@@ -28,6 +29,7 @@ def test_level(level):
     run_tests(
         "test_core_forward.py",
         "test_core_backward.py",
+        "test_fuzz.py",
         "test_isa.py::test_long_wide_sequence",
         f"test_isa.py::test_this_process_uses[{level}]",
         FUSED_RNN_MAX_ISA=level,

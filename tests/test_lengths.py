@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fused_rnn
 import mxnet as mx
 import numpy as np
 import pytest
-from fused_rnn import _core
 from helpers import (
     check,
     check_gradients,
@@ -25,6 +23,9 @@ from helpers import (
 )
 from reference import MODES, Gradients, Outputs, Shape
 from test_hybridize import HYBRID
+
+import fused_rnn
+from fused_rnn import _core
 
 LENGTHS = {"falling": [5, 2, 1], "rising": [0, 3, 5], "mixed": [2, 5, 0], "equal": [3, 3, 3]}
 NAMES = ("dx", "dparams", "dh0", "dc0")

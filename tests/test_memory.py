@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 
-import fused_rnn
 import mxnet as mx
 import pytest
 from helpers import core_arguments, make, operator_attributes, operator_inputs, run_code
 from test_hybridize import HYBRID, layer, step
 from test_symbol import bind, heads
+
+import fused_rnn
 
 SIZES = {"T": 20, "N": 4, "I": 8, "H": 32, "L": 2, "D": 2}
 

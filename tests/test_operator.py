@@ -5,11 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 
-import fused_rnn
 import mxnet as mx
 import numpy as np
 import pytest
-from fused_rnn import _core
 from helpers import (
     check,
     check_gradients,
@@ -23,6 +21,9 @@ from helpers import (
     run_tests,
 )
 from reference import MODES, Gradients
+
+import fused_rnn
+from fused_rnn import _core
 
 DTYPES = ("float64", "float32")
 
@@ -261,6 +262,27 @@ def test_nan_and_infinity_stay_in_their_sample(mode):
         check(outputs[0][:, well], expected.y[:, well], problem.shape, what="y")
         dx = problem.gradients().dx
         check(gradients[0][:, well], dx[:, well], problem.shape, gradient=True, what="dx")
+
+
+@pytest.mark.parametrize("name", ["data", "parameters", "state", "state_cell"])
+def test_an_input_changed_before_backward(name):
+    """Gradients may be those at the old or at the new values, but all at the same: what the forward
+    kept must not be mixed with new inputs.
+    """
+    problem = make("lstm", T=20, N=8, I=32, H=16, L=2)
+    index = ("data", "parameters", "state", "state_cell").index(name)
+    size = problem.inputs[index].size
+    for place in (0, 1, 2, 3, size // 2, size - 2, size - 1):
+        outputs, arrays = record(problem)
+        outputs[0].wait_to_read()
+        arrays[index].reshape((-1,))[place : place + 1] = 2
+        mx.autograd.backward(outputs, [nd(head) for head in problem.heads])
+        values = [value.copy() for value in problem.inputs]
+        values[index].reshape(-1)[place] = 2
+        new = problem.replace(**dict(zip(("x", "params", "h0", "c0"), values)))
+        actual = [array.grad.asnumpy() for array in arrays]
+        old = np.allclose(actual[1], problem.gradients().dparams, rtol=1e-12, atol=1e-12)
+        check_gradients(actual, (problem if old else new).gradients(), problem.shape)
 
 
 def test_numpy_front_end():

@@ -7,9 +7,10 @@ from __future__ import annotations
 import mxnet as mx
 import numpy as np
 import pytest
-from fused_rnn import _core
 from helpers import check_outputs, make, operator_attributes, operator_forward, operator_inputs
 from mxnet.base import MXNetError
+
+from fused_rnn import _core
 
 
 def zeros(*shape, dtype="float32"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mxnet as mx
 import numpy as np
 import pytest
-from fused_rnn import _core
 from helpers import (
     check,
     check_gradients,
@@ -19,6 +18,8 @@ from helpers import (
     operator_gradients,
     operator_inputs,
 )
+
+from fused_rnn import _core
 
 DTYPES = ("float64", "float32")
 

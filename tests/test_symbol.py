@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import fused_rnn
 import mxnet as mx
 import numpy as np
 import pytest
@@ -18,6 +17,8 @@ from helpers import (
     operator_inputs,
 )
 from reference import MODES, Gradients
+
+import fused_rnn
 
 NAMES = ("data", "parameters", "state", "state_cell")
 

@@ -25,7 +25,7 @@ C_ONLY = r"c(assert|float|limits|stddef|stdint|string)"
 
 LAYERS = {
     "include": Layer(r"", STANDARD),
-    "src/base": Layer(r"base/.+|fused_rnn/rnn\.h", STANDARD + r"|[a-z]+\.h"),
+    "src/base": Layer(r"base/.+|fused_rnn/rnn\.h", STANDARD + r"|((linux|sys)/)?[a-z]+\.h"),
     "src/kernels": Layer(r"kernels/.+|base/(cpu|half)\.h", C_ONLY + r"|immintrin\.h"),
     "src/rnn": Layer(
         r"rnn/.+|base/.+|kernels/kernel_table\.h|fused_rnn/rnn\.h", STANDARD + r"|omp\.h"

@@ -6,6 +6,7 @@ from typing import Any
 
 import mxnet as mx
 from mxnet.base import _Null
+from mxnet.name import NameManager
 
 from fused_rnn._arguments import split_states
 
@@ -79,7 +80,9 @@ def RNN(
     Symbol
         Output [T, N, D*H] (or D*P), with state_outputs followed by the final states.
     """
-    name = mx.name.NameManager.current.get(name, "rnn")
+    if not hasattr(NameManager._current, "value"):  # a thread's first symbol
+        NameManager._current.value = NameManager()
+    name = NameManager._current.value.get(name, "rnn")
     state_cell, sequence_length = split_states(mode, state_cell, sequence_length)
     return mx.sym.FusedRNN(
         data,

@@ -30,6 +30,18 @@ struct PanelGemmArgs {
   const Weight* prefetch;
 };
 
+// c [rows, columns] = a [rows, K] * w^T, w [columns, K] as the caller stores it.
+template <typename Real, typename Weight>
+struct RowGemmArgs {
+  int64_t rows, K, columns;
+  const Real* a;
+  int64_t a_ld;
+  const Weight* w;
+  int64_t w_ld;
+  Real* c;
+  int64_t c_ld;
+};
+
 // The forward gate arithmetic of `units` hidden units for `rows` sequences at one time step.
 // Pointers are those of the first of these units; units may be any number >= 1.
 template <typename Real>
@@ -98,6 +110,7 @@ struct CellBackwardArgs {
 template <typename Real, typename Weight>
 struct PanelKernels {
   void (*gemm)(const PanelGemmArgs<Real, Weight>&);
+  void (*row_gemm)(const RowGemmArgs<Real, Weight>&);  // without panels
   // panel (k, j) = w[j*ld + k], or w[k*ld + j], for j < columns; 0 for columns <= j < V.
   void (*pack_transposed)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel);
   void (*pack)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel);

@@ -7,11 +7,13 @@
 // False alarms inside GCC's own intrinsics, whose "undefined" operands are never read (GCC bug
 // 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 
 #include "kernels/gru-inl.h"
 #include "kernels/lstm-inl.h"
 #include "kernels/panel_gemm-inl.h"
 #include "kernels/rnn_cell-inl.h"
+#include "kernels/row_gemm-inl.h"
 
 #define FUSED_RNN_STRING(token) #token
 #define FUSED_RNN_NAME(token) FUSED_RNN_STRING(token)
@@ -22,7 +24,8 @@ namespace {
 
 template <typename Real, typename Weight>
 constexpr PanelKernels<Real, Weight> MakePanels() {
-  return {PanelGemm<Real, Weight>, PackPanelTransposed<Real, Weight>, PackPanel<Real, Weight>};
+  return {PanelGemm<Real, Weight>, RowGemm<Real, Weight>, PackPanelTransposed<Real, Weight>,
+          PackPanel<Real, Weight>};
 }
 
 template <typename Real>

@@ -28,6 +28,10 @@ constexpr int kMaxRows = kAccumulators / 2;
 // second-level cache while all row tiles use them.
 constexpr int64_t kPassK = 1024;
 
+// With fewer rows the loop runs at the speed of the cache that holds the panels, and a prefetch is
+// one more request for it (measured: 25 % slower at 1 to 4 rows).
+constexpr int64_t kLeastRowsToPrefetch = 8;
+
 // One tile over k in [0, K). panel_ld: distance of panels.
 template <typename Real, typename Weight, int MR, int NV>
 void Tile(int64_t K, const Real* a, int64_t a_ld, const Weight* panels, int64_t panel_ld, Real* c,
@@ -92,7 +96,9 @@ void PanelGroup(const PanelGemmArgs<Real, Weight>& args, int64_t panel) {
   for (int64_t k = 0; k < args.K; k += kPassK) {
     const int64_t length = args.K - k < kPassK ? args.K - k : kPassK;
     const int64_t offset = panel * panel_ld + k * V;
-    const Weight* prefetch = args.prefetch != nullptr ? args.prefetch + offset : nullptr;
+    const Weight* prefetch = args.prefetch != nullptr && args.rows >= kLeastRowsToPrefetch
+                                 ? args.prefetch + offset
+                                 : nullptr;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t row = args.rows * t / tiles;
       const int64_t rows = args.rows * (t + 1) / tiles - row;

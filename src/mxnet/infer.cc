@@ -1,5 +1,7 @@
 #include "infer.h"
 
+#include <iomanip>
+#include <limits>
 #include <sstream>
 
 namespace fused_rnn {
@@ -29,10 +31,28 @@ std::string Join(const Shape& shape) {
   return text.str();
 }
 
+std::string Number(double value) {
+  std::ostringstream text;
+  text << std::setprecision(10) << value;
+  return text.str();
+}
+
+// MXNet's wheel counts elements in 32 bits, and its Python functions cut larger shapes off in
+// silence.
+void CheckSize(const char* name, const Dims& dims) {
+  constexpr double kMost = std::numeric_limits<mxnet::index_t>::max();
+  double size = 1;
+  for (const int64_t dim : dims) size *= dim;
+  if (size <= kMost) return;
+  Fail(std::string(name) + " would have the shape [" + Join(dims) +
+       "], but this build of MXNet holds at most " + Number(kMost) + " elements");
+}
+
 // Completes the shape of an input by what follows from data and the attributes, or finds them to
 // disagree. Callers match on the words of the error, which are the native operator's up to the
 // semicolon.
 bool Assign(const char* name, mxnet::TShape* shape, const Dims& inferred) {
+  CheckSize(name, inferred);
   bool agrees = true;
   Dims merged = inferred;
   if (mxnet::ndim_is_known(*shape)) {
@@ -50,12 +70,6 @@ bool Assign(const char* name, mxnet::TShape* shape, const Dims& inferred) {
   }
   *shape = mxnet::TShape(merged.begin(), merged.end());
   return mxnet::shape_is_known(*shape);
-}
-
-std::string Number(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
 }
 
 void CheckInputCount(const ForwardSlots& slots, size_t given) {
@@ -185,6 +199,7 @@ bool InferShape(const nnvm::NodeAttrs& attrs, mxnet::ShapeVector* inputs,
   if (slots.lengths != kAbsent) known &= Assign("sequence_length", &(*inputs)[slots.lengths], {N});
 
   const Dims y{T, N, problem.D * S}, hN{states, N, S}, cN{states, N, problem.H};
+  CheckSize("output", y);
   outputs->clear();
   outputs->emplace_back(y.begin(), y.end());
   if (slots.hN != kAbsent) outputs->emplace_back(hN.begin(), hN.end());

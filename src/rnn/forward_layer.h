@@ -87,10 +87,11 @@ class LayerForward {
   void RunRecurrence(int64_t d, DirectionPhases& phases) const {
     const ForwardDirection<Real, Weight>& dir = direction_[d];
     const int64_t blocks = plan_.recurrent.blocks(), per_tile = BlocksPerTile(dims_.G);
-    // The owner packs, so that the panels are in its cache.
-    phases.Run(blocks, per_tile, [&](BlockTile tile) { Pack(dir, tile); });
-    phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
-               [&](BlockTile tile) { PackProjection(dir, tile); });
+    if (plan_.packs) {  // The owner packs, so that the panels are in its cache.
+      phases.Run(blocks, per_tile, [&](BlockTile tile) { Pack(dir, tile); });
+      phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
+                 [&](BlockTile tile) { PackProjection(dir, tile); });
+    }
     for (int64_t s = 0; s < steps_.T(); ++s) {
       const Step step = StepOf(steps_, d, s, /*backward=*/false);
       phases.Run(blocks, per_tile, [&](BlockTile tile) {
@@ -126,6 +127,32 @@ class LayerForward {
     }
   }
 
+  // tile [rows, count*gates*V] = a [rows, K] times the weights of `blocks`: from their panels if
+  // they are packed, else from the matrix w [gates*columns, K] itself.
+  void Product(const PanelLayout& layout, const Weight* w, const Weight* panels, BlockTile blocks,
+               const Real* a, int64_t a_ld, int64_t rows, bool prefetch, Real* tile) const {
+    const int64_t V = layout.V, G = layout.gates, K = layout.K, tile_ld = blocks.count * G * V;
+    if (plan_.packs) {
+      panel_kernels_.gemm({rows, K, blocks.count * G, a, a_ld,
+                           panels + layout.Offset(blocks.begin, 0), tile, tile_ld, false,
+                           prefetch ? panels + layout.Offset(blocks.next, 0) : nullptr});
+      return;
+    }
+    for (int64_t b = 0; b < blocks.count; ++b) {
+      const int64_t block = blocks.begin + b, columns = layout.ColumnsOf(block);
+      for (int64_t g = 0; g < G; ++g) {
+        Real* c = tile + (b * G + g) * V;
+        panel_kernels_.row_gemm(
+            {rows, K, columns, a, a_ld, w + (g * layout.columns + block * V) * K, K, c, tile_ld});
+        // The lanes beyond the last column are computed with, as those of a panel are, and not
+        // stored.
+        for (int64_t r = 0; r < rows; ++r) {
+          std::fill(c + r * tile_ld + columns, c + r * tile_ld + V, Real(0));
+        }
+      }
+    }
+  }
+
   // Rows [begin, end) of a step, whose previous states are rows of h_prev and c_prev with the same
   // index.
   void RunRows(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t begin,
@@ -138,13 +165,11 @@ class LayerForward {
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     const int64_t unit = blocks.begin * V, units = std::min(blocks.count * V, H - unit);
     const int64_t tile_ld = blocks.count * G * V;
-    const Weight* panels = dir.panels + layout.Offset(blocks.begin, 0);
-    const Weight* next = dir.panels + layout.Offset(blocks.next, 0);
     ForEachRowRun(begin, end, [&](int64_t row, int64_t rows) {
       Real* gates = dir.gates + (row0 + row) * dir.gates_ld + unit;
       PrefetchGates(gates, dir.gates_ld, rows, units);
-      panel_kernels_.gemm({rows, layout.K, blocks.count * G, h_prev + row * h_prev_ld, h_prev_ld,
-                           panels, tile, tile_ld, false, row == begin ? next : nullptr});
+      Product(layout, dir.R, dir.panels, blocks, h_prev + row * h_prev_ld, h_prev_ld, rows,
+              /*prefetch=*/row == begin, tile);
       CellForwardArgs<Real> cell{};
       cell.rows = rows;
       cell.units = units;
@@ -196,9 +221,8 @@ class LayerForward {
     const int64_t columns = std::min(blocks.count * layout.V, dims_.P - column);
     const int64_t tile_ld = blocks.count * layout.V;
     ForEachRowRun(0, step.n, [&](int64_t row, int64_t rows) {
-      panel_kernels_.gemm({rows, layout.K, blocks.count, dir.unprojected + row * dims_.H, dims_.H,
-                           dir.projection + layout.Offset(blocks.begin, 0), tile, tile_ld, false,
-                           nullptr});
+      Product(layout, dir.Wp, dir.projection, blocks, dir.unprojected + row * dims_.H, dims_.H,
+              rows, /*prefetch=*/false, tile);
       for (int64_t i = 0; i < rows; ++i) {
         const Real* from = tile + i * tile_ld;
         std::copy(from, from + columns, dir.y + (step.row + row + i) * dir.y_ld + column);

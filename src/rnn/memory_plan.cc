@@ -13,6 +13,11 @@ int64_t ElementBytes(const Dims& dims) { return dims.dtype == DType::kFloat64 ? 
 // Bytes of an element as stored.
 int64_t StoredBytes(const Dims& dims) { return dims.half() ? 2 : ElementBytes(dims); }
 
+// A single row meets each weight once a step, and reads rows of weights as fast as panels (measured:
+// 105 against 100 GB/s a core, and 95 against 65 with 16-bit weights). For a few rows that holds
+// only against the packing itself, that is for one step.
+bool PackingPays(const Dims& dims) { return dims.N > 1 && (dims.T > 1 || dims.N > 3); }
+
 }  // namespace
 
 Region RegionPlan::Add(int64_t bytes) {
@@ -32,22 +37,25 @@ ReservePlan::ReservePlan(const Dims& dims, int64_t gap) : RegionPlan(gap) {
 }
 
 ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap)
-    : RegionPlan(gap), recurrent{dims.H, dims.G, dims.S, V}, projection{dims.P, 1, dims.H, V} {
+    : RegionPlan(gap),
+      recurrent{dims.H, dims.G, dims.S, V},
+      projection{dims.P, 1, dims.H, V},
+      packs(PackingPays(dims)) {
   const int64_t e = ElementBytes(dims), rows = dims.T * dims.N, D = dims.D;
   const int64_t GH = dims.G * dims.H, NH = dims.N * dims.H, out = rows * D * dims.S;
-  const bool packs = dims.variable_length;
+  const bool sorts = dims.variable_length;
   bias = Add(e * D * (GH + dims.H));
-  panels = Add(StoredBytes(dims) * D * recurrent.size());
-  projection_panels = Add(StoredBytes(dims) * D * projection.size());
+  panels = Add(packs ? StoredBytes(dims) * D * recurrent.size() : 0);
+  projection_panels = Add(packs ? StoredBytes(dims) * D * projection.size() : 0);
   gates = Add(training && dims.kept_gates > 0 ? 0 : e * D * rows * GH);
   c = Add(!training && dims.lstm() ? e * D * NH : 0);
   unprojected = Add(dims.projected() ? e * D * NH : 0);
   dropped = Add(training && dims.drops ? e * out : 0);
   for (int64_t i = 0; i < 2; ++i) y[i] = Add(!training && dims.L > i + 1 ? e * out : 0);
-  x = Add(packs ? e * rows * dims.I : 0);
-  y_top = Add(packs ? e * out : 0);
-  h0 = Add(packs ? e * D * dims.N * dims.S : 0);
-  c0 = Add(packs && dims.lstm() ? e * D * NH : 0);
+  x = Add(sorts ? e * rows * dims.I : 0);
+  y_top = Add(sorts ? e * out : 0);
+  h0 = Add(sorts ? e * D * dims.N * dims.S : 0);
+  c0 = Add(sorts && dims.lstm() ? e * D * NH : 0);
 }
 
 BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
@@ -56,7 +64,7 @@ BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
       projection{dims.projected() ? dims.H : 0, 1, dims.P, V} {
   const int64_t e = ElementBytes(dims), rows = dims.T * dims.N, D = dims.D;
   const int64_t NH = dims.N * dims.H, NS = dims.N * dims.S, out = rows * D * dims.S;
-  const bool packs = dims.variable_length;
+  const bool sorts = dims.variable_length;
   panels = Add(StoredBytes(dims) * D * recurrent.size());
   projection_panels = Add(StoredBytes(dims) * D * projection.size());
   dgates = Add(e * D * rows * dims.grad_gates * dims.H);
@@ -68,14 +76,14 @@ BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
   h_prev = Add(e * rows * dims.S);
   dropped = Add(dims.drops ? e * out : 0);
   for (int64_t i = 0; i < 2; ++i) dy[i] = Add(dims.L > i + 1 ? e * out : 0);
-  x = Add(packs ? e * rows * dims.I : 0);
-  dx = Add(packs ? e * rows * dims.I : 0);
-  y_top = Add(packs ? e * out : 0);
-  dy_top = Add(packs ? e * out : 0);
-  h0 = Add(packs ? e * D * NS : 0);
-  dhN = Add(packs ? e * D * NS : 0);
-  c0 = Add(packs && dims.lstm() ? e * D * NH : 0);
-  dcN = Add(packs && dims.lstm() ? e * D * NH : 0);
+  x = Add(sorts ? e * rows * dims.I : 0);
+  dx = Add(sorts ? e * rows * dims.I : 0);
+  y_top = Add(sorts ? e * out : 0);
+  dy_top = Add(sorts ? e * out : 0);
+  h0 = Add(sorts ? e * D * NS : 0);
+  dhN = Add(sorts ? e * D * NS : 0);
+  c0 = Add(sorts && dims.lstm() ? e * D * NH : 0);
+  dcN = Add(sorts && dims.lstm() ? e * D * NH : 0);
 }
 
 StagedForwardPlan::StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap)

@@ -54,9 +54,10 @@ struct ReservePlan : RegionPlan {
 struct ForwardPlan : RegionPlan {
   ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap = 0);
   PanelLayout recurrent, projection;  // R [S -> G*H], Wp [H -> P]
+  bool packs;                         // else R and Wp are read as they are: packing would not pay
   Region bias;                        // [D] [G*H + H]: input bias, then bR of a GRU's n gate
-  Region panels;                      // [D] recurrent
-  Region projection_panels;           // [D] projection
+  Region panels;                      // [D] recurrent; if `packs`
+  Region projection_panels;           // [D] projection; if `packs`
   Region gates;                       // [D] [rows, G*H], where the reserve does not keep them
   Region c;                           // [D] [N, H], inference of an LSTM
   Region unprojected;                 // [D] [N, H]: o tanh(c) before the projection

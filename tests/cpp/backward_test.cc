@@ -52,13 +52,6 @@ DropoutFactors FactorsOf(const Case& c) {
   return ReadDropoutFactors<T>(c, RunTrainingForward(c, in, &out));
 }
 
-template <typename T>
-void CheckOutputs(const Results<T>& got, const NaiveOutputs<double>& expected, double units) {
-  CheckNear("y", got.y, expected.y, units);
-  CheckNear("hN", got.hN, expected.hN, units);
-  CheckNear("cN", got.cN, expected.cN, units);
-}
-
 // All coordinates.
 void TestGradients(const Case& c) {
   Scope scope("%s", c.Describe().c_str());
@@ -70,7 +63,7 @@ void TestGradients(const Case& c) {
     ForEachType([&](auto real) {
       using T = decltype(real);
       const Results<T> got = RunTraining(c, Inputs<T>(c, 1));
-      CheckOutputs(got, outputs, OutputUnits(c));
+      CheckOutputs(c, got, outputs);
       for (const auto& tensor : kDifferentiable<T>) {
         CheckNear(tensor.name, got.*tensor.gradient, gradients.*tensor.input, GradientUnits(c));
       }
@@ -103,9 +96,8 @@ void TestDirections(const Case& c) {
         magnitude = std::max(magnitude, std::fabs(ToDouble(gradient[i])));
       }
       // Errors of the elements add up as their signs happen to be.
-      const double units = GradientUnits(c) * std::sqrt(static_cast<double>(gradient.size()));
+      const double units = UnitsFor<T>(GradientUnits(c)) * std::sqrt(static_cast<double>(gradient.size()));
       const double error = std::fabs(slope - (slopes.*tensor.input)[0]) / (Epsilon<T>() * magnitude);
-      if (getenv("RATIO")) std::printf("RATIO dir_%s %s %g  %g / %g\n", tensor.name, DTypeName(DTypeOf<T>()), error / units, error, units);
       Scope tensor_scope("%s: slope %.9g, expected %.9g, error %.3g, at most %.3g units", tensor.name, slope,
                          (slopes.*tensor.input)[0], error, units);
       CHECK(error <= units);
@@ -125,18 +117,6 @@ void TestGrid() {
   }
 }
 
-Case SmallCase(Mode mode) {
-  Case c;
-  c.problem.mode = mode;
-  c.problem.T = 4;
-  c.problem.N = 5;
-  c.problem.I = 3;
-  c.problem.H = 6;
-  c.problem.L = 2;
-  c.problem.D = 2;
-  return c;
-}
-
 // Every combination of requests: null leaves the array alone, write gives the gradient, add adds it to what is there.
 template <typename T>
 void TestRequests(const Case& c) {
@@ -147,7 +127,7 @@ void TestRequests(const Case& c) {
   const Memory reserve = RunTrainingForward(c, in, &out);
   Results<T> before(in);
   Random random(9);
-  for (GuardedArray<T>* gradient : before.gradients()) random.FillUniform(gradient, -1, 1);
+  for (GuardedArray<T>* gradient : before.mutable_gradients()) random.FillUniform(gradient, -1, 1);
   for (int code = 0; code < (c.lstm() ? 81 : 27); ++code) {
     const Request request[] = {Request(code % 3), Request(code / 3 % 3), Request(code / 9 % 3), Request(code / 27)};
     Scope requests_scope("requests dx %d, dparams %d, dh0 %d, dc0 %d", static_cast<int>(request[0]), static_cast<int>(request[1]),
@@ -228,7 +208,7 @@ void TestPaddingAndRepetition(Case c) {
       std::fill_n(got.y.data() + row * width, width, T(padding));
     }
     for (int repeat = 0; repeat < 2; ++repeat) {
-      for (GuardedArray<T>* gradient : got.gradients()) std::fill(gradient->begin(), gradient->end(), T(padding));
+      for (GuardedArray<T>* gradient : got.mutable_gradients()) std::fill(gradient->begin(), gradient->end(), T(padding));
       RunBackwardOf(c, other, reserve, {}, &got);
       CheckSameGradients(got, expected);
     }

@@ -1,10 +1,16 @@
 // Memory: each pass stays inside every region of workspace and reserve and inside every tensor, reads nothing that nobody has
 // written, and leaves its inputs alone. Sizes are small and odd, where such faults are.
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
 #include "base/team.h"
 #include "check.h"
 #include "isas.h"
 #include "kernels/kernel_table.h"
 #include "rnn/passes.h"
+#include "rnn/staged.h"
 #include "rnn_case.h"
 
 namespace fused_rnn {
@@ -12,10 +18,12 @@ namespace {
 
 constexpr int64_t kGap = 128;
 
-// Memory after a plan with gaps: regions are NaN, everything else (the gaps, and what the alignment left over) a pattern.
+// Memory laid out by a plan with gaps: regions are NaN, everything else (the gaps, and what the alignment left over) a pattern.
 class PlannedMemory {
  public:
-  explicit PlannedMemory(const RegionPlan& plan) : plan_(plan), memory_(MakeMemory(plan.bytes())) {
+  explicit PlannedMemory(const RegionPlan& plan) : PlannedMemory(plan.bytes(), plan.regions()) {}
+  // `regions` by rising offset.
+  PlannedMemory(int64_t bytes, const std::vector<Region>& regions) : regions_(regions), memory_(MakeMemory(bytes)) {
     ForEachGap([](unsigned char* begin, unsigned char* end) { std::fill(begin, end, kPattern); });
   }
   void* data() { return memory_.data(); }
@@ -35,92 +43,117 @@ class PlannedMemory {
   template <typename Body>
   void ForEachGap(const Body& body) {
     int64_t end = 0;
-    for (const Region& region : plan_.regions()) {
+    for (const Region& region : regions_) {
       body(memory_.data() + end, memory_.data() + region.offset);
       end = region.offset + region.bytes;
     }
     body(memory_.data() + end, memory_.end());
   }
 
-  RegionPlan plan_;
+  std::vector<Region> regions_;
   Memory memory_;
 };
 
-template <typename Real>
-bool AllIntact(const Inputs<Real>& in, const Results<Real>& out) {
-  bool intact = true;
-  for (const auto* array : {&in.x, &in.params, &in.h0, &in.c0, &in.dy, &in.dhN, &in.dcN}) intact = intact && array->Intact();
-  for (const auto* array : out.outputs()) intact = intact && array->Intact();
-  for (const auto* array : out.gradients()) intact = intact && array->Intact();
-  return intact;
-}
-
-template <typename Real>
-bool AnyNan(const std::vector<const GuardedArray<Real>*>& arrays) {
-  for (const auto* array : arrays) {
-    for (Real value : *array) {
-      if (value != value) return true;
+// The regions of `outer`, with those of `inner` in place of the one that holds it.
+std::vector<Region> Flatten(const RegionPlan& outer, const Region& holder, const RegionPlan& inner) {
+  std::vector<Region> regions;
+  for (const Region& region : outer.regions()) {
+    if (region.offset != holder.offset) {
+      regions.push_back(region);
+      continue;
     }
+    for (const Region& part : inner.regions()) regions.push_back({holder.offset + part.offset, part.bytes});
   }
-  return false;
+  return regions;
 }
 
-template <typename Real>
-void TestCase(const Case& c) {
-  Scope scope("%s", c.Describe().c_str());
-  const Dims dims(c.WithType(DTypeOf<Real>()));
-  const Steps steps(dims, c.lengths.data());
-  const int64_t V = Kernels<Real>().lanes;
-  const Inputs<Real> in(c, 1);
-  const Results<Real> expected = RunTraining(c, in);
-  CHECK(!AnyNan(expected.outputs()));
-  CHECK(!AnyNan(expected.gradients()));
+template <typename T>
+int64_t Lanes() {
+  return Kernels<std::conditional_t<kIsHalf<T>, float, T>>().lanes;
+}
 
-  Results<Real> out(in);
-  const ReservePlan reserve_plan(dims, kGap);
-  PlannedMemory reserve(reserve_plan);
-  {
-    const ForwardPlan plan(dims, /*training=*/true, V, kGap);
-    PlannedMemory workspace(plan);
-    ForwardArgs args = MakeForwardArgs(c, in, &out);
+template <typename T>
+void GuardedForward(const Dims& dims, const Steps& steps, ForwardArgs args, const ReservePlan& reserve) {
+  const ForwardPlan plan(dims, args.reserve != nullptr, Lanes<T>(), kGap);
+  const auto run = [&](PlannedMemory workspace, const auto& pass) {
     args.workspace = workspace.data();
-    args.reserve = reserve.data();
-    RunForward<Real>(dims, steps, args, in.params.data(), plan, reserve_plan);
+    pass();
     CHECK(workspace.GapsIntact());
-    CHECK(reserve.GapsIntact());
-    CheckSameOutputs(out, expected);
+  };
+  if constexpr (kIsHalf<T>) {
+    const StagedForwardPlan staged(dims, plan.bytes(), kGap);
+    run(PlannedMemory(staged.bytes(), Flatten(staged, staged.inner, plan)),
+        [&] { RunStagedForward<T>(dims, steps, args, staged, plan, reserve); });
+  } else {
+    run(PlannedMemory(plan), [&] { RunForward<T>(dims, steps, args, static_cast<const T*>(args.params), plan, reserve); });
   }
-  {
-    const BackwardPlan plan(dims, V, kGap);
-    PlannedMemory workspace(plan);
-    const Memory reserve_before = reserve.memory();
-    BackwardArgs args = MakeBackwardArgs(c, in, &out, {});
+}
+
+template <typename T>
+void GuardedBackward(const Dims& dims, const Steps& steps, BackwardArgs args, const ReservePlan& reserve) {
+  const BackwardPlan plan(dims, Lanes<T>(), kGap);
+  const auto run = [&](PlannedMemory workspace, const auto& pass) {
     args.workspace = workspace.data();
-    args.reserve = reserve.data();
-    RunBackward<Real>(dims, steps, args, in.params.data(), plan, reserve_plan);
+    pass();
     CHECK(workspace.GapsIntact());
+  };
+  if constexpr (kIsHalf<T>) {
+    const StagedBackwardPlan staged(dims, plan.bytes(), kGap);
+    run(PlannedMemory(staged.bytes(), Flatten(staged, staged.inner, plan)),
+        [&] { RunStagedBackward<T>(dims, steps, args, staged, plan, reserve); });
+  } else {
+    run(PlannedMemory(plan), [&] { RunBackward<T>(dims, steps, args, static_cast<const T*>(args.params), plan, reserve); });
+  }
+}
+
+template <typename T>
+bool AllIntact(const std::vector<const GuardedArray<T>*>& arrays) {
+  return std::all_of(arrays.begin(), arrays.end(), [](const auto* array) { return array->Intact(); });
+}
+
+template <typename T>
+bool NoNan(const std::vector<const GuardedArray<T>*>& arrays) {
+  return std::all_of(arrays.begin(), arrays.end(), [](const auto* array) {
+    return std::none_of(array->begin(), array->end(), [](T value) { return std::isnan(ToDouble(value)); });
+  });
+}
+
+template <typename T>
+void TestCase(const Case& c) {
+  Scope scope("%s %s", DTypeName(DTypeOf<T>()), c.Describe().c_str());
+  const Dims dims(c.WithType(DTypeOf<T>()));
+  const Steps steps(dims, c.lengths.data());
+  const ReservePlan reserve_plan(dims, kGap);
+  const Inputs<T> in(c, 1);
+  {
+    const Results<T> expected = RunTraining(c, in);
+    CHECK(NoNan(expected.outputs()) && NoNan(expected.gradients()));
+    Results<T> out(in);
+    PlannedMemory reserve(reserve_plan);
+    ForwardArgs forward = MakeForwardArgs(c, in, &out);
+    forward.reserve = reserve.data();
+    GuardedForward<T>(dims, steps, forward, reserve_plan);
+    CHECK(reserve.GapsIntact());
+    const Memory reserve_before = reserve.memory();
+    BackwardArgs backward = MakeBackwardArgs(c, in, &out, {});
+    backward.reserve = reserve.data();
+    GuardedBackward<T>(dims, steps, backward, reserve_plan);
     CHECK(SameBits(reserve.memory(), reserve_before));
     CheckSameOutputs(out, expected);
     CheckSameGradients(out, expected);
+    CHECK(AllIntact(out.outputs()) && AllIntact(out.gradients()));
   }
   {
-    Results<Real> inferred(in);
-    const ForwardPlan plan(dims, /*training=*/false, V, kGap);
-    PlannedMemory workspace(plan);
-    ForwardArgs args = MakeForwardArgs(c, in, &inferred);
-    args.workspace = workspace.data();
-    RunForward<Real>(dims, steps, args, in.params.data(), plan, reserve_plan);
-    CHECK(workspace.GapsIntact());
-    CHECK(!AnyNan(inferred.outputs()));
-    CHECK(AllIntact(in, inferred));
-    Results<Real> expected_inferred(in);
-    RunInference(c, in, &expected_inferred);
-    CheckSameOutputs(inferred, expected_inferred);
+    Results<T> expected(in), out(in);
+    RunInference(c, in, &expected);
+    CHECK(NoNan(expected.outputs()));
+    GuardedForward<T>(dims, steps, MakeForwardArgs(c, in, &out), reserve_plan);
+    CheckSameOutputs(out, expected);
+    CHECK(AllIntact(out.outputs()));
   }
-  CHECK(AllIntact(in, out));
-  const Inputs<Real> again(c, 1);
-  CHECK(SameBits(in.x, again.x) && SameBits(in.params, again.params) && SameBits(in.h0, again.h0) &&
-        SameBits(in.c0, again.c0) && SameBits(in.dy, again.dy) && SameBits(in.dhN, again.dhN) && SameBits(in.dcN, again.dcN));
+  const Inputs<T> again(c, 1);
+  CHECK(AllIntact(in.all()));
+  for (size_t i = 0; i < in.all().size(); ++i) CHECK(SameBits(*in.all()[i], *again.all()[i]));
 }
 
 // All of 1 and 2, nothing at all in one place or another, and sizes around the vectors' and tiles'.
@@ -144,8 +177,11 @@ int main() {
   for (const Size& size : Sizes()) {
     ForEachCase(size, [](const Case& c) {
       ForEachIsa([&c] {
-        ForEachType([&c](auto real) { TestCase<decltype(real)>(c); });
+        TestCase<float>(c);
+        TestCase<double>(c);
       });
+      TestCase<Float16>(c);
+      TestCase<BFloat16>(c);
     });
   }
   return TestResult();

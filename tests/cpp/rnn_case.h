@@ -64,6 +64,19 @@ inline void SetClip(Case* c, double min, double max) {
   c->problem.clip_max = max;
 }
 
+// Two layers, both directions, sizes of no special kind.
+inline Case SmallCase(Mode mode) {
+  Case c;
+  c.problem.mode = mode;
+  c.problem.T = 5;
+  c.problem.N = 6;
+  c.problem.I = 3;
+  c.problem.H = 9;
+  c.problem.L = 2;
+  c.problem.D = 2;
+  return c;
+}
+
 struct Size {
   int64_t T, N, I, H, P;  // P: where there is a projection
 };
@@ -118,6 +131,8 @@ struct Inputs {
     for (GuardedArray<T>* values : {&x, &h0, &c0, &dy, &dhN, &dcN}) fill(values, 1);
   }
 
+  std::vector<const GuardedArray<T>*> all() const { return {&x, &params, &h0, &c0, &dy, &dhN, &dcN}; }
+
   GuardedArray<T> x, params, h0, c0;
   GuardedArray<T> dy, dhN, dcN;
 };
@@ -130,7 +145,7 @@ struct Results {
 
   std::vector<const GuardedArray<T>*> outputs() const { return {&y, &hN, &cN}; }
   std::vector<const GuardedArray<T>*> gradients() const { return {&dx, &dparams, &dh0, &dc0}; }
-  std::vector<GuardedArray<T>*> gradients() { return {&dx, &dparams, &dh0, &dc0}; }
+  std::vector<GuardedArray<T>*> mutable_gradients() { return {&dx, &dparams, &dh0, &dc0}; }
 
   GuardedArray<T> y, hN, cN;
   GuardedArray<T> dx, dparams, dh0, dc0;

@@ -1,0 +1,309 @@
+"""One flat parameter that is initialised, saved and loaded as the many that mx.gluon.rnn has."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, NamedTuple
+
+import mxnet as mx
+from mxnet import autograd
+from mxnet.gluon import Block, Parameter
+from mxnet.gluon.parameter import ParameterDict
+
+__all__ = ["FusedParameter", "PartParameter", "split_params"]
+
+
+class Part(NamedTuple):
+    """A weight or bias of one layer and direction, as mx.gluon.rnn names and shapes it."""
+
+    name: str
+    shape: tuple[int, ...]  # the last size is 0 where it is the unknown input size
+    init: Any  # its own initialiser, or None
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+class FusedParameter(Parameter):
+    """All weights and biases of a layer as one vector, in the order of the operator's `parameters`.
+
+    Everything a `Parameter` does is done for the whole. `parts` maps the names that mx.gluon.rnn
+    uses to parameters that are windows into it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the whole; the text before its last "parameters" is the parts' prefix.
+    parts : iterable of Part
+        In the order in which mx.gluon.rnn makes them; so initial values from a seed are the same.
+    **kwargs
+        Further arguments of `Parameter`.
+    """
+
+    def __init__(self, name: str, parts: Iterable[Part], **kwargs: Any) -> None:
+        prefix = name[: name.rindex("parameters")]
+        self.parts = {part.name: PartParameter(self, prefix + part.name, part) for part in parts}
+        # The operator's order: all weights, then all biases.
+        self._order = sorted(self.parts.values(), key=lambda part: part.spec.name.endswith("bias"))
+        self._loaded: dict[str, mx.nd.NDArray] = {}  # parts that came before all could be placed
+        self._begins: dict[str, int] = {}
+        super().__init__(name, shape=(0,), allow_deferred_init=True, **kwargs)
+        if all(_size(part.spec.shape) for part in self._order):
+            self.set_input_size(0)
+
+    def set_input_size(self, input_size: int) -> None:
+        """Makes the shape known; input_size counts only where a part's shape left it open."""
+        size = sum(_size(part.shape_for(input_size)) for part in self._order)
+        self.shape = (size,)
+
+    @property
+    def input_size(self) -> int:
+        """The size that the parts' shapes leave open; 0 if it is not known, or none is open."""
+        known = sum(_size(part.spec.shape) for part in self._order)
+        rows = sum(part.spec.shape[0] for part in self._order if not _size(part.spec.shape))
+        return (self._shape[0] - known) // rows if rows and self._shape[0] > 0 else 0
+
+    def window(self, part: PartParameter, whole: mx.nd.NDArray) -> mx.nd.NDArray:
+        """The part of an array that holds the whole; shares its memory, and autograd records it."""
+        if not self._begins:
+            begin = 0
+            for each in self._order:
+                self._begins[each.name] = begin
+                begin += _size(each.shape)
+        begin, shape = self._begins[part.name], part.shape
+        flat = whole.as_nd_ndarray()
+        window = flat[begin : begin + _size(shape)].reshape(shape)
+        return window if flat is whole else window.as_np_ndarray()
+
+    def receive(self, part: PartParameter, data: mx.nd.NDArray, ctx: list | None) -> None:
+        """Keeps a part's data until the whole is initialised; that is now if all parts are here."""
+        self._loaded[part.name] = data
+        if ctx is not None and len(self._loaded) == len(self.parts):
+            with autograd.pause():
+                whole = _zeros(self.shape, self.dtype)
+                self._place_loaded(whole)
+                self._deferred_init = ()
+                self._init_impl(whole, ctx)
+
+    def _place_loaded(self, whole: mx.nd.NDArray) -> None:
+        for part in self._order:
+            if part.name in self._loaded:
+                self.window(part, whole)[:] = self._loaded[part.name].as_in_context(whole.ctx)
+        self._loaded.clear()
+
+    def _finish_deferred_init(self) -> None:
+        if self._deferred_init and self._deferred_init[3] is None and _known(self._shape):
+            init, ctx, default_init, _ = self._deferred_init
+            with autograd.pause():
+                whole = _zeros(self.shape, self.dtype)
+                for part in self.parts.values():
+                    # `init` is `default_init` unless the caller gave one for this very parameter.
+                    own = part.init if init is default_init and part.init is not None else init
+                    mx.init.create(default_init)(
+                        mx.init.InitDesc(part.name, {"__init__": own}), self.window(part, whole)
+                    )
+                self._place_loaded(whole)
+            self._deferred_init = (init, ctx, default_init, whole)
+        super()._finish_deferred_init()
+
+    def _set_trainer(self, trainer: mx.gluon.Trainer | None) -> None:
+        differing = [part.name for part in self._order if part.differs]
+        if trainer is not None and differing:
+            raise ValueError(
+                f"parts of '{self.name}' have an lr_mult, wd_mult or grad_req of their own "
+                f"({', '.join(differing)}), which an optimizer that updates the whole cannot "
+                "heed; make the Trainer with fused_rnn.gluon.split_params(block)"
+            )
+        super()._set_trainer(trainer)
+
+
+def _known(shape: tuple[int, ...] | None) -> bool:
+    return shape is not None and all(length > 0 for length in shape)
+
+
+def _zeros(shape: tuple[int, ...], dtype: Any) -> mx.nd.NDArray:
+    zeros = mx.np.zeros if mx.util.is_np_array() else mx.nd.zeros
+    return zeros(shape, dtype=dtype, ctx=mx.cpu())
+
+
+class PartParameter(Parameter):
+    """A window into a `FusedParameter` that behaves as the parameter of mx.gluon.rnn it stands for.
+
+    Data and gradients are views: what is written to them is written to the whole. What is not kept
+    here (contexts, type, deferred initialisation) is read from the whole.
+
+    lr_mult, wd_mult and grad_req="null" of a part count only in a Trainer that was made with
+    `split_params`; another Trainer refuses the whole then.
+    """
+
+    def __init__(self, whole: FusedParameter, name: str, spec: Part) -> None:
+        self._whole = whole
+        self._own: dict[str, Any] = {}  # lr_mult and so on, where they are not those of the whole
+        self._views: list[mx.nd.NDArray] = []
+        self._views_of: list[mx.nd.NDArray] | None = None
+        self._trainer = None
+        self._var = None
+        self.name = name
+        self.spec = spec
+        self.init = spec.init
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_whole":  # copy and pickle ask before there is one
+            raise AttributeError(name)
+        return getattr(self._whole, name)
+
+    def shape_for(self, input_size: int) -> tuple[int, ...]:
+        return tuple(length or input_size for length in self.spec.shape)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.shape_for(self._whole.input_size)
+
+    @_shape.setter
+    def _shape(self, shape: tuple[int, ...]) -> None:
+        if not _size(self._shape) and _known(shape):
+            self._whole.set_input_size(shape[-1])
+
+    @property
+    def _deferred_init(self) -> tuple:
+        return self._whole._deferred_init
+
+    @_deferred_init.setter
+    def _deferred_init(self, _: tuple) -> None:
+        """Loading one part does not end the deferred initialisation of the others."""
+
+    @property
+    def _data(self) -> list[mx.nd.NDArray] | None:
+        if self._trainer is not None and not autograd.is_recording():
+            return self._trained_views()
+        return self._cut(self._whole._data)
+
+    @property
+    def _grad(self) -> list[mx.nd.NDArray] | None:
+        return self._cut(self._whole._grad)
+
+    def _cut(self, wholes: list[mx.nd.NDArray] | None) -> list[mx.nd.NDArray] | None:
+        return wholes and [self._whole.window(self, array) for array in wholes]
+
+    def _trained_views(self) -> list[mx.nd.NDArray] | None:
+        """Views that tell a Trainer whether a backward pass wrote their gradient since its step.
+
+        MXNet keeps this mark in an array; a view has none unless it is a variable of its own. The
+        mark of the whole goes over to the views of all parts.
+        """
+        whole = self._whole
+        if whole._data is None or whole._grad is None:
+            return self._cut(whole._data)
+        for part in whole.parts.values():
+            if part._views_of is not whole._data:
+                part._views, part._views_of = part._cut(whole._data), whole._data
+                autograd.mark_variables(part._views, part._grad, whole.grad_req)
+        for k, array in enumerate(whole._data):
+            if array._fresh_grad:
+                array._fresh_grad = False
+                for part in whole.parts.values():
+                    part._views[k]._fresh_grad = True
+        return self._views
+
+    def _init_impl(self, data: mx.nd.NDArray, ctx_list: list) -> None:
+        self._whole.receive(self, data, ctx_list)
+
+    def set_data(self, data: mx.nd.NDArray) -> None:
+        """Sets this part's value on all contexts; before the whole is initialised, for then."""
+        self.shape = data.shape
+        if self._data is None:
+            self._whole.receive(self, data, None)
+        else:
+            super().set_data(data)
+
+    def initialize(self, *_: Any, **__: Any) -> None:
+        raise ValueError(f"'{self.name}' is a part: initialize '{self._whole.name}' instead")
+
+    def reset_ctx(self, ctx: Any) -> None:
+        raise ValueError(f"'{self.name}' is a part: reset_ctx '{self._whole.name}' instead")
+
+    def cast(self, dtype: Any) -> None:
+        self._whole.cast(dtype)
+
+    def var(self) -> mx.sym.Symbol:
+        raise ValueError(f"'{self.name}' is a part: graphs hold '{self._whole.name}'")
+
+    @property
+    def differs(self) -> bool:
+        """Whether the part has an lr_mult, wd_mult or grad_req of its own."""
+        return any(value != getattr(self._whole, name) for name, value in self._own.items())
+
+    def _set_own(self, name: str, value: Any) -> None:
+        if self._whole._trainer is not None and value != getattr(self, name):
+            raise ValueError(
+                f"{name} of '{self.name}' has no effect in a Trainer that updates "
+                f"'{self._whole.name}'; make the Trainer with fused_rnn.gluon.split_params(block)"
+            )
+        self._own[name] = value
+
+    @property
+    def lr_mult(self) -> float:
+        return self._own.get("lr_mult", self._whole.lr_mult)
+
+    @lr_mult.setter
+    def lr_mult(self, value: float) -> None:
+        self._set_own("lr_mult", value)
+
+    @property
+    def wd_mult(self) -> float:
+        return self._own.get("wd_mult", self._whole.wd_mult)
+
+    @wd_mult.setter
+    def wd_mult(self, value: float) -> None:
+        self._set_own("wd_mult", value)
+
+    @property
+    def grad_req(self) -> str:
+        return self._own.get("grad_req", self._whole.grad_req)
+
+    @grad_req.setter
+    def grad_req(self, value: str) -> None:
+        if value not in ("null", self._whole.grad_req):
+            raise ValueError(
+                f"grad_req of '{self.name}': expected 'null' or that of '{self._whole.name}', "
+                f"'{self._whole.grad_req}', found '{value}'"
+            )
+        self._set_own("grad_req", value)
+
+
+def split_params(block: Block) -> ParameterDict:
+    """The parameters of a block, with those of mx.gluon.rnn in place of every fused one.
+
+    The parts are views of the fused parameters. Three things need them:
+
+    - files that `collect_params().save` wrote with mx.gluon.rnn's layers, which `load` reads, and
+      `save` writes;
+    - an lr_mult, wd_mult or grad_req="null" for some weights or biases alone;
+    - optimizers that look at a parameter as a whole (LAMB, LARS), if they shall see each matrix.
+
+    Parameters
+    ----------
+    block : Block
+        Any block; parameters that are not fused are returned as they are.
+
+    Returns
+    -------
+    ParameterDict
+        With the block's prefix.
+
+    Examples
+    --------
+    >>> params = fused_rnn.gluon.split_params(net)
+    >>> for name, param in params.items():
+    ...     if name.endswith("bias"):
+    ...         param.wd_mult = 0
+    >>> trainer = mx.gluon.Trainer(params, "sgd", {"learning_rate": 1, "wd": 1e-6})
+    """
+    result = ParameterDict(block.prefix)
+    for name, param in block.collect_params().items():
+        parts = param.parts.values() if isinstance(param, FusedParameter) else None
+        result.update({name: param} if parts is None else {part.name: part for part in parts})
+    return result

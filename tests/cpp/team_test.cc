@@ -1,0 +1,184 @@
+// Threads: the team, the settings, and what they leave behind.
+#include <omp.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/team.h"
+#include "check.h"
+#include "rnn_case.h"
+
+namespace fused_rnn {
+namespace {
+
+constexpr int kManyThreads = 9;  // more than the cores of a small machine
+
+// Calls body() in a child process; the exit code, or -1 if it was killed.
+template <typename Body>
+int InChild(const Body& body) {
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    const int code = body();
+    std::fflush(stdout);
+    _exit(code);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// The variable is read at the first use, hence in children, before this process has used it.
+void TestMaxIsa() {
+  const auto isa_with = [](const char* value) {
+    return InChild([value] {
+      setenv("FUSED_RNN_MAX_ISA", value, 1);
+      return static_cast<int>(ActiveIsa());
+    });
+  };
+  CHECK_EQ(isa_with("scalar"), static_cast<int>(Isa::kScalar));
+  CHECK_EQ(isa_with("avx2"), static_cast<int>(std::min(Isa::kAvx2, DetectedIsa())));
+  CHECK_EQ(isa_with("avx512"), static_cast<int>(DetectedIsa()));
+  CHECK_EQ(isa_with(""), static_cast<int>(DetectedIsa()));
+  for (const char* value : {"AVX2", "avx", "sse", "avx512 ", "2"}) {
+    Scope scope("FUSED_RNN_MAX_ISA='%s'", value);
+    CHECK_EQ(InChild([value] {
+               setenv("FUSED_RNN_MAX_ISA", value, 1);
+               // Every call throws, not only the first, and says what it got.
+               for (int repeat = 0; repeat < 2; ++repeat) {
+                 CHECK_THROWS(IsaName(), (std::string("got '") + value + "'").c_str());
+                 CHECK_THROWS(ForwardWorkspaceBytes(SmallCase(Mode::kGru).problem, false), "FUSED_RNN_MAX_ISA");
+               }
+               return Checks().failures > 0 ? 1 : 0;
+             }),
+             0);
+  }
+}
+
+void TestNumThreads() {
+  SetNumThreads(5);
+  CHECK_EQ(NumThreads(), 5);
+  CHECK_THROWS(SetNumThreads(-1), "-1");
+  CHECK_EQ(NumThreads(), 5);
+  CHECK_EQ(TeamSizeFor(1e12), 5);
+  CHECK_EQ(TeamSizeFor(1e12, 1), 1);
+  CHECK_EQ(TeamSizeFor(0), 1);
+  SetNumThreads(0);
+  CHECK_EQ(NumThreads(), omp_get_max_threads());
+  CHECK_EQ(InChild([] { return NumThreads(); }), 1);
+}
+
+void TestSplit() {
+  for (int64_t count : {0, 1, 2, 7, 64, 1000}) {
+    for (int parts : {1, 2, 3, 7, 20}) {
+      int64_t next = 0;
+      for (int i = 0; i < parts; ++i) {
+        const Range range = Split(count, parts, i);
+        CHECK_EQ(range.begin, next);
+        CHECK(range.end - range.begin == count / parts || range.end - range.begin == count / parts + 1);
+        next = range.end;
+      }
+      CHECK_EQ(next, count);
+    }
+  }
+}
+
+void TestRunTeam() {
+  for (int threads : {1, 2, kManyThreads}) {
+    std::vector<std::atomic<int>> calls(threads);
+    std::atomic<int> wrong{0};
+    RunTeam(threads, [&](int thread, int team) {
+      if (team > threads || thread < 0 || thread >= team) {
+        ++wrong;
+      } else {
+        ++calls[thread];
+      }
+    });
+    CHECK_EQ(wrong.load(), 0);
+    for (const auto& count : calls) CHECK_EQ(count.load(), 1);
+
+    std::vector<std::atomic<int>> visits(101);
+    ParallelFor(threads, 101, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) ++visits[i];
+    });
+    for (const auto& count : visits) CHECK_EQ(count.load(), 1);
+    ParallelFor(threads, 0, [&](int64_t, int64_t) { ++wrong; });
+    CHECK_EQ(wrong.load(), 0);
+  }
+  // Within a team, OpenMP may grant one thread; the work is done all the same.
+  std::atomic<int> visits{0};
+  RunTeam(3, [&](int, int) { ParallelFor(4, 10, [&](int64_t begin, int64_t end) { visits += static_cast<int>(end - begin); }); });
+  CHECK_EQ(visits.load(), 30);
+}
+
+unsigned ControlOfAllThreads(int threads) {
+  std::atomic<unsigned> any{0};
+#pragma omp parallel num_threads(threads)
+  any |= _mm_getcsr();
+  return any.load();
+}
+
+// Teams flush subnormals, and leave no trace of it in any thread.
+void TestFlushSubnormals() {
+  constexpr unsigned kFlags = 0x8040, kStatus = 0x3F;  // the status bits say what has happened
+  const unsigned before = _mm_getcsr() & ~kStatus;
+  CHECK_EQ(before & kFlags, 0u);
+  for (int threads : {1, 3}) {
+    std::atomic<int> unset{0};
+    RunTeam(threads, [&](int, int) { unset += (_mm_getcsr() & kFlags) != kFlags; });
+    CHECK_EQ(unset.load(), 0);
+    CHECK_EQ(_mm_getcsr() & ~kStatus, before);
+    CHECK_EQ(ControlOfAllThreads(threads) & kFlags, 0u);
+    SetNumThreads(threads);
+    Case c = SmallCase(Mode::kLstm);
+    c.problem.N = 64;
+    c.problem.H = 80;
+    RunTraining(c, Inputs<float>(c, 1));
+    RunTraining(c, Inputs<double>(c, 1));
+    CHECK_EQ(_mm_getcsr() & ~kStatus, before);
+    CHECK_EQ(ControlOfAllThreads(threads) & kFlags, 0u);
+  }
+  SetNumThreads(0);
+  // A caller's own setting stays, too.
+  {
+    const FlushSubnormals flush;
+    const unsigned own = _mm_getcsr() & ~kStatus;
+    RunTeam(1, [](int, int) {});
+    CHECK_EQ(_mm_getcsr() & ~kStatus, own);
+  }
+  CHECK_EQ(_mm_getcsr() & ~kStatus, before);
+}
+
+void TestIsaOverride() {
+  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa <= DetectedIsa()) {
+      OverrideActiveIsa(isa);
+      CHECK_EQ(std::string(IsaName()), IsaName(isa));
+    } else {
+      CHECK_THROWS(OverrideActiveIsa(isa), IsaName(isa));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fused_rnn
+
+int main() {
+  using namespace fused_rnn;
+  TestMaxIsa();  // first: nothing has read the variable yet
+  TestNumThreads();
+  TestSplit();
+  TestRunTeam();
+  TestFlushSubnormals();
+  TestIsaOverride();
+  return TestResult();
+}
