@@ -13,14 +13,28 @@ from fused_rnn import _library
 
 _library.load()
 
-from fused_rnn import gluon  # noqa: E402  the operator must be there
+from fused_rnn import gluon, rnn  # noqa: E402  the operator must be there
 from fused_rnn import ndarray as nd  # noqa: E402
 from fused_rnn import symbol as sym  # noqa: E402
 from fused_rnn._core import sizes, version  # noqa: E402
 from fused_rnn._library import memory, release_memory  # noqa: E402
+from fused_rnn.convert import convert  # noqa: E402
 from fused_rnn.install import install, installed  # noqa: E402
+from fused_rnn.streaming import Stream  # noqa: E402
 
-__all__ = ["gluon", "install", "installed", "memory", "nd", "release_memory", "sizes", "sym"]
+__all__ = [
+    "Stream",
+    "convert",
+    "gluon",
+    "install",
+    "installed",
+    "memory",
+    "nd",
+    "release_memory",
+    "rnn",
+    "sizes",
+    "sym",
+]
 __version__ = version()
 
 if os.environ.get("FUSED_RNN_INSTALL") == "1":

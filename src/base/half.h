@@ -30,6 +30,10 @@ inline float FloatOf(uint32_t bits) {
   return value;
 }
 
+// The types computed with stay as they are.
+inline float Widen(float value) { return value; }
+inline double Widen(double value) { return value; }
+
 inline float Widen(BFloat16 half) { return FloatOf(static_cast<uint32_t>(half.bits) << 16); }
 
 // By integers as far as subnormals go: with flush-to-zero set, float operations on them would give

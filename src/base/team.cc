@@ -18,7 +18,8 @@ std::atomic<int> g_threads{0};  // 0: OpenMP's setting
 std::atomic<bool> g_forked{false};
 const int g_fork_handler = pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
 
-// Multiply-adds that pay for waking one more thread (some us at tens of multiply-adds per ns, more where cores are shared).
+// Multiply-adds that pay for waking one more thread (some us at tens of multiply-adds per ns, more
+// where cores are shared).
 constexpr double kWorkPerThread = 2e6;
 
 // Multiply-adds that pay for one more thread at a barrier (about a microsecond).

@@ -15,21 +15,25 @@ template <typename Real>
 void GruForward(const CellForwardArgs<Real>& args) {
   constexpr int V = kLanes<Real>;
   ForEachBlock<Real>(args.units, [&](auto lanes, int64_t unit, int64_t block) {
-    const Vec<Real> bias_n = lanes.Load(args.bias_n + unit);
+    const Real* bias = args.bias + unit;
+    const Vec<Real> bias_r = lanes.Load(bias);
+    const Vec<Real> bias_z = lanes.Load(bias + args.bias_stride);
+    const Vec<Real> bias_n = lanes.Load(bias + 2 * args.bias_stride);
+    const Vec<Real> bias_b = lanes.Load(bias + 3 * args.bias_stride);
     for (int64_t row = 0; row < args.rows; ++row) {
       const Real* tile = args.tile + row * args.tile_ld + block * 3 * V;
-      Real* gates = args.gates + row * args.gates_ld + unit;
-      const Vec<Real> r = Sigmoid<Real>(LoadAll(tile) + lanes.Load(gates));
-      const Vec<Real> z = Sigmoid<Real>(LoadAll(tile + V) + lanes.Load(gates + args.gate_stride));
-      const Vec<Real> b_n = LoadAll(tile + 2 * V) + bias_n;
-      const Vec<Real> n = Tanh<Real>(lanes.Load(gates + 2 * args.gate_stride) + r * b_n);
+      Real* gates = args.gates + row * args.gates_ld + block * 3 * V;
+      const Vec<Real> r = Sigmoid<Real>(LoadAll(tile) + LoadAll(gates) + bias_r);
+      const Vec<Real> z = Sigmoid<Real>(LoadAll(tile + V) + LoadAll(gates + V) + bias_z);
+      const Vec<Real> b_n = LoadAll(tile + 2 * V) + bias_b;
+      const Vec<Real> n = Tanh<Real>(LoadAll(gates + 2 * V) + bias_n + r * b_n);
       const Vec<Real> h_prev = lanes.Load(args.h_prev + row * args.h_prev_ld + unit);
       lanes.Store(args.h + row * args.h_ld + unit, n + z * (h_prev - n));
       if (args.keep) {
-        lanes.Store(gates, r);
-        lanes.Store(gates + args.gate_stride, z);
-        lanes.Store(gates + 2 * args.gate_stride, n);
-        lanes.Store(gates + 3 * args.gate_stride, b_n);
+        StoreAll(gates, r);
+        StoreAll(gates + V, z);
+        StoreAll(gates + 2 * V, n);
+        StoreAll(args.recurrent_n + row * args.recurrent_n_ld + unit, b_n);
       }
     }
   });
@@ -37,15 +41,16 @@ void GruForward(const CellForwardArgs<Real>& args) {
 
 template <typename Real>
 void GruBackward(const CellBackwardArgs<Real>& args) {
-  ForEachBlock<Real>(args.units, [&](auto lanes, int64_t unit, int64_t) {
+  constexpr int V = kLanes<Real>;
+  ForEachBlock<Real>(args.units, [&](auto lanes, int64_t unit, int64_t block) {
     Vec<Real> db_b{}, db_r{}, db_z{}, db_n{};
     for (int64_t row = 0; row < args.rows; ++row) {
       const Vec<Real> dh = HiddenGradient<Real>(args, lanes, row, unit);
-      const Real* gates = args.gates + row * args.gates_ld + unit;
-      const Vec<Real> r = lanes.Load(gates);
-      const Vec<Real> z = lanes.Load(gates + args.gate_stride);
-      const Vec<Real> n = lanes.Load(gates + 2 * args.gate_stride);
-      const Vec<Real> b_n = lanes.Load(gates + 3 * args.gate_stride);
+      const Real* gates = args.gates + row * args.gates_ld + block * 3 * V;
+      const Vec<Real> r = LoadAll(gates);
+      const Vec<Real> z = LoadAll(gates + V);
+      const Vec<Real> n = LoadAll(gates + 2 * V);
+      const Vec<Real> b_n = LoadAll(args.recurrent_n + row * args.recurrent_n_ld + unit);
       const Vec<Real> h_prev = lanes.Load(args.h_prev + row * args.h_prev_ld + unit);
       const Vec<Real> d_n = dh * (Real(1) - z) * (Real(1) - n * n);
       const Vec<Real> d_z = dh * (h_prev - n) * z * (Real(1) - z);

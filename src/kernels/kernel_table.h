@@ -44,19 +44,24 @@ struct RowGemmArgs {
 
 // The forward gate arithmetic of `units` hidden units for `rows` sequences at one time step.
 // Pointers are those of the first of these units; units may be any number >= 1.
+// "Panel order" puts gate g of unit block b (V units) at column (b*G + g)*V, as products with
+// panels come out; lanes beyond the last unit are there and mean nothing.
 template <typename Real>
 struct CellForwardArgs {
   int64_t rows, units;
-  // R h_{t-1}. Gate g of unit block b (V units) is at column (b*G + g)*V: panel order.
-  const Real* tile;
+  const Real* tile;  // R h_{t-1}, panel order
   int64_t tile_ld;
-  // In: W x_t + biases (for the n gate of a GRU without bR). Gate g at column g*gate_stride. If
-  // `keep`, out: the gates after their activation, and for a GRU, as a fourth gate, the n gate's R
-  // h_{t-1} + bR.
+  // In: W x_t, panel order. Out, if `keep`: the gates after their activation, panel order.
   Real* gates;
-  int64_t gates_ld, gate_stride;
+  int64_t gates_ld;
   bool keep;
-  const Real* bias_n;  // GRU: bR of the n gate
+  // Gate g at g*bias_stride: bW + bR. For a GRU without bR of the n gate, which follows as a
+  // fourth.
+  const Real* bias;
+  int64_t bias_stride;
+  Real* recurrent_n;  // GRU, if `keep`: out, R h_{t-1} + bR of the n gate; unit u at column u,
+                      // whole blocks
+  int64_t recurrent_n_ld;
   const Real* h_prev;  // GRU
   int64_t h_prev_ld;
   const Real* c_prev;  // LSTM
@@ -82,7 +87,9 @@ struct CellBackwardArgs {
   Real* carry_out;  // GRU: z dh, what dh_{t-1} gets beside the gates; may be `carry`
   int64_t carry_out_ld;
   const Real* gates;  // as kept by the forward
-  int64_t gates_ld, gate_stride;
+  int64_t gates_ld;
+  const Real* recurrent_n;  // GRU: as kept by the forward
+  int64_t recurrent_n_ld;
   const Real* h;  // rnn: the step's output
   int64_t h_ld;
   const Real* h_prev;  // GRU

@@ -15,15 +15,18 @@ template <typename Real>
 void LstmForward(const CellForwardArgs<Real>& args) {
   constexpr int V = kLanes<Real>;
   ForEachBlock<Real>(args.units, [&](auto lanes, int64_t unit, int64_t block) {
+    const Real* bias = args.bias + unit;
+    const Vec<Real> bias_i = lanes.Load(bias);
+    const Vec<Real> bias_f = lanes.Load(bias + args.bias_stride);
+    const Vec<Real> bias_g = lanes.Load(bias + 2 * args.bias_stride);
+    const Vec<Real> bias_o = lanes.Load(bias + 3 * args.bias_stride);
     for (int64_t row = 0; row < args.rows; ++row) {
       const Real* tile = args.tile + row * args.tile_ld + block * 4 * V;
-      Real* gates = args.gates + row * args.gates_ld + unit;
-      const Vec<Real> i = Sigmoid<Real>(LoadAll(tile) + lanes.Load(gates));
-      const Vec<Real> f = Sigmoid<Real>(LoadAll(tile + V) + lanes.Load(gates + args.gate_stride));
-      const Vec<Real> g =
-          Tanh<Real>(LoadAll(tile + 2 * V) + lanes.Load(gates + 2 * args.gate_stride));
-      const Vec<Real> o =
-          Sigmoid<Real>(LoadAll(tile + 3 * V) + lanes.Load(gates + 3 * args.gate_stride));
+      Real* gates = args.gates + row * args.gates_ld + block * 4 * V;
+      const Vec<Real> i = Sigmoid<Real>(LoadAll(tile) + LoadAll(gates) + bias_i);
+      const Vec<Real> f = Sigmoid<Real>(LoadAll(tile + V) + LoadAll(gates + V) + bias_f);
+      const Vec<Real> g = Tanh<Real>(LoadAll(tile + 2 * V) + LoadAll(gates + 2 * V) + bias_g);
+      const Vec<Real> o = Sigmoid<Real>(LoadAll(tile + 3 * V) + LoadAll(gates + 3 * V) + bias_o);
       Vec<Real> c = f * lanes.Load(args.c_prev + row * args.c_prev_ld + unit) + i * g;
       if (args.clip) {
         if (args.clip_nan) c = c == c ? c : Broadcast(args.clip_min);
@@ -32,10 +35,10 @@ void LstmForward(const CellForwardArgs<Real>& args) {
       lanes.Store(args.c + row * args.c_ld + unit, c);
       lanes.Store(args.h + row * args.h_ld + unit, o * Tanh<Real>(c));
       if (args.keep) {
-        lanes.Store(gates, i);
-        lanes.Store(gates + args.gate_stride, f);
-        lanes.Store(gates + 2 * args.gate_stride, g);
-        lanes.Store(gates + 3 * args.gate_stride, o);
+        StoreAll(gates, i);
+        StoreAll(gates + V, f);
+        StoreAll(gates + 2 * V, g);
+        StoreAll(gates + 3 * V, o);
       }
     }
   });
@@ -45,15 +48,16 @@ void LstmForward(const CellForwardArgs<Real>& args) {
 // bound.
 template <typename Real>
 void LstmBackward(const CellBackwardArgs<Real>& args) {
-  ForEachBlock<Real>(args.units, [&](auto lanes, int64_t unit, int64_t) {
+  constexpr int V = kLanes<Real>;
+  ForEachBlock<Real>(args.units, [&](auto lanes, int64_t unit, int64_t block) {
     Vec<Real> db_i{}, db_f{}, db_g{}, db_o{};
     for (int64_t row = 0; row < args.rows; ++row) {
       const Vec<Real> dh = HiddenGradient<Real>(args, lanes, row, unit);
-      const Real* gates = args.gates + row * args.gates_ld + unit;
-      const Vec<Real> i = lanes.Load(gates);
-      const Vec<Real> f = lanes.Load(gates + args.gate_stride);
-      const Vec<Real> g = lanes.Load(gates + 2 * args.gate_stride);
-      const Vec<Real> o = lanes.Load(gates + 3 * args.gate_stride);
+      const Real* gates = args.gates + row * args.gates_ld + block * 4 * V;
+      const Vec<Real> i = LoadAll(gates);
+      const Vec<Real> f = LoadAll(gates + V);
+      const Vec<Real> g = LoadAll(gates + 2 * V);
+      const Vec<Real> o = LoadAll(gates + 3 * V);
       const Vec<Real> c = lanes.Load(args.c + row * args.c_ld + unit);
       const Vec<Real> tanh_c = Tanh<Real>(c);
       if (args.unprojected != nullptr) {

@@ -23,6 +23,9 @@ constexpr int kAccumulators = 12;  // of 16 registers
 constexpr int kAccumulators = 8;  // of 16 registers; without FMA a product needs a register too
 #endif
 constexpr int kMaxRows = kAccumulators / 2;
+// Up to so many rows, tiles are four panels wide: two panels would be too few sums to cover the
+// latency of a multiply-add.
+constexpr int kMaxFlatRows = kAccumulators / 4 < 5 ? kAccumulators / 4 : 5;
 
 // Elements of k in one pass: a pair of panels of this length and the rows of `a` stay in the
 // second-level cache while all row tiles use them.
@@ -86,12 +89,12 @@ inline TileFunction<Real, Weight> SelectTile(int64_t rows) {
   return Tile<Real, Weight, MR, NV>;
 }
 
-// NV adjacent panels, all rows.
-template <typename Real, typename Weight, int NV>
+// NV adjacent panels, all rows; tiles of at most MR rows.
+template <typename Real, typename Weight, int MR, int NV>
 void PanelGroup(const PanelGemmArgs<Real, Weight>& args, int64_t panel) {
   constexpr int V = kLanes<Real>;
   // Row tiles of equal height: 20 rows are 10 + 10, not 14 + 6.
-  const int64_t tiles = (args.rows + kMaxRows - 1) / kMaxRows;
+  const int64_t tiles = (args.rows + MR - 1) / MR;
   const int64_t panel_ld = args.K * V;
   for (int64_t k = 0; k < args.K; k += kPassK) {
     const int64_t length = args.K - k < kPassK ? args.K - k : kPassK;
@@ -102,10 +105,10 @@ void PanelGroup(const PanelGemmArgs<Real, Weight>& args, int64_t panel) {
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t row = args.rows * t / tiles;
       const int64_t rows = args.rows * (t + 1) / tiles - row;
-      SelectTile<Real, Weight, kMaxRows, NV>(rows)(
-          length, args.a + row * args.a_ld + k, args.a_ld, args.panels + offset, panel_ld,
-          args.c + row * args.c_ld + panel * V, args.c_ld, args.accumulate || k > 0,
-          t == 0 ? prefetch : nullptr);
+      SelectTile<Real, Weight, MR, NV>(rows)(length, args.a + row * args.a_ld + k, args.a_ld,
+                                             args.panels + offset, panel_ld,
+                                             args.c + row * args.c_ld + panel * V, args.c_ld,
+                                             args.accumulate || k > 0, t == 0 ? prefetch : nullptr);
     }
   }
 }
@@ -113,8 +116,13 @@ void PanelGroup(const PanelGemmArgs<Real, Weight>& args, int64_t panel) {
 template <typename Real, typename Weight>
 void PanelGemm(const PanelGemmArgs<Real, Weight>& args) {
   int64_t panel = 0;
-  for (; panel + 2 <= args.count; panel += 2) PanelGroup<Real, Weight, 2>(args, panel);
-  if (panel < args.count) PanelGroup<Real, Weight, 1>(args, panel);
+  if (args.rows <= kMaxFlatRows) {
+    for (; panel + 4 <= args.count; panel += 4) {
+      PanelGroup<Real, Weight, kMaxFlatRows, 4>(args, panel);
+    }
+  }
+  for (; panel + 2 <= args.count; panel += 2) PanelGroup<Real, Weight, kMaxRows, 2>(args, panel);
+  if (panel < args.count) PanelGroup<Real, Weight, kMaxRows, 1>(args, panel);
 }
 
 // panel (k, j) = w[j*ld + k]

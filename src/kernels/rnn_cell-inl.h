@@ -36,9 +36,10 @@ struct ReluActivation {
 template <typename Real, typename Activation>
 void RnnForward(const CellForwardArgs<Real>& args) {
   ForEachBlock<Real>(args.units, [&](auto lanes, int64_t unit, int64_t) {
+    const Vec<Real> bias = lanes.Load(args.bias + unit);
     for (int64_t row = 0; row < args.rows; ++row) {
       const Vec<Real> x = LoadAll(args.tile + row * args.tile_ld + unit) +
-                          lanes.Load(args.gates + row * args.gates_ld + unit);
+                          LoadAll(args.gates + row * args.gates_ld + unit) + bias;
       lanes.Store(args.h + row * args.h_ld + unit, Activation::template Value<Real>(x));
     }
   });

@@ -27,11 +27,6 @@ inline Real SumLanes(Vec<Real> v) {
 #endif
 }
 
-inline float ToReal(float w) { return w; }
-inline double ToReal(double w) { return w; }
-inline float ToReal(Float16 w) { return Widen(w); }
-inline float ToReal(BFloat16 w) { return Widen(w); }
-
 // c[j] = sum over k of a[k] w[j*w_ld + k], j < NC: NC rows of weights are read side by side.
 template <typename Real, typename Weight, int NC>
 void Dots(int64_t K, const Real* a, const Weight* w, int64_t w_ld, Real* c) {
@@ -54,7 +49,7 @@ void Dots(int64_t K, const Real* a, const Weight* w, int64_t w_ld, Real* c) {
 #pragma GCC unroll 4
   for (int j = 0; j < NC; ++j) {
     Real sum = SumLanes<Real>(acc[j][0] + acc[j][1]);
-    for (int64_t tail = k; tail < K; ++tail) sum += a[tail] * ToReal(w[j * w_ld + tail]);
+    for (int64_t tail = k; tail < K; ++tail) sum += a[tail] * Widen(w[j * w_ld + tail]);
     c[j] = sum;
   }
 }

@@ -61,7 +61,8 @@ void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
       dir.dhN = state(args.dhN, S, plan.dhN);
       dir.c0 = dims.lstm() ? state(args.c0, H, plan.c0) : nullptr;
       dir.dcN = dims.lstm() ? state(args.dcN, H, plan.dcN) : nullptr;
-      dir.gates = reserve.gates.In<Real>(args.reserve) + k * rows * dims.kept_gates * H;
+      dir.gates = reserve.gates.In<Real>(args.reserve) + k * rows * dims.kept_gates * layer.Hp();
+      dir.recurrent_n = reserve.recurrent_n.In<Real>(args.reserve) + k * rows * layer.Hp();
       dir.c = reserve.c.In<Real>(args.reserve) + k * rows * H;
       dir.y = y + d * S;
       dir.dy = dy != nullptr ? dy + d * S : nullptr;

@@ -43,14 +43,15 @@ struct BackwardDirection {
   const Real* W;
   const Weight* R;
   const Weight* Wp;
-  const Real* h0;     // [N, S], packed order
-  const Real* c0;     // [N, H], packed order
-  const Real* dhN;    // [N, S], packed order, or null
-  const Real* dcN;    // [N, H], packed order, or null
-  const Real* gates;  // [rows, kept_gates*H]
-  const Real* c;      // [rows, H]
-  const Real* y;      // [rows, y_ld]: this direction's columns
-  const Real* dy;     // likewise, or null
+  const Real* h0;           // [N, S], packed order
+  const Real* c0;           // [N, H], packed order
+  const Real* dhN;          // [N, S], packed order, or null
+  const Real* dcN;          // [N, H], packed order, or null
+  const Real* gates;        // [rows, kept_gates*Hp], panel order
+  const Real* recurrent_n;  // [rows, Hp]
+  const Real* c;            // [rows, H]
+  const Real* y;            // [rows, y_ld]: this direction's columns
+  const Real* dy;           // likewise, or null
   int64_t y_ld;
   Output<Real> dh0{nullptr, Request::kNull};  // [N, S], the caller's order
   Output<Real> dc0{nullptr, Request::kNull};  // [N, H], the caller's order
@@ -68,7 +69,13 @@ template <typename Real, typename Weight>
 class LayerBackward {
  public:
   LayerBackward(const Dims& dims, const Steps& steps, const BackwardPlan& plan)
-      : dims_(dims), steps_(steps), plan_(plan) {}
+      : dims_(dims),
+        steps_(steps),
+        plan_(plan),
+        Hp_(PanelLayout{dims.H, 1, 0, plan.recurrent.V}.padded_columns()),
+        gates_ld_(dims.kept_gates * Hp_) {}
+
+  int64_t Hp() const { return Hp_; }
 
   BackwardDirection<Real, Weight>& direction(int64_t d) { return direction_[d]; }
 
@@ -279,9 +286,8 @@ class LayerBackward {
     if (dir.dy != nullptr && !dims_.projected()) cell.dy = dir.dy + at * dir.y_ld + unit;
     cell.dy_ld = cell.h_ld = dir.y_ld;
     cell.h = dir.y + at * dir.y_ld + unit;
-    cell.gates = dir.gates + at * dims_.kept_gates * H + unit;
-    cell.gates_ld = dims_.kept_gates * H;
-    cell.gate_stride = H;
+    cell.gates = dir.gates + at * gates_ld_ + unit * dims_.kept_gates;
+    cell.gates_ld = gates_ld_;
     cell.dgates = dir.dgates + at * dims_.grad_gates * H + unit;
     cell.dgates_ld = dims_.grad_gates * H;
     cell.dgate_stride = H;
@@ -301,6 +307,8 @@ class LayerBackward {
     if (dims_.gru()) {
       cell.carry_out = dir.carry + row * H + unit;
       cell.carry_out_ld = H;
+      cell.recurrent_n = dir.recurrent_n + at * Hp_ + unit;
+      cell.recurrent_n_ld = Hp_;
     }
     // The states before this step: those of the step that the forward computed before it, or the
     // initial ones.
@@ -333,6 +341,7 @@ class LayerBackward {
     move(&cell->dy, cell->dy_ld);
     move(&cell->carry_out, cell->carry_out_ld);
     move(&cell->gates, cell->gates_ld);
+    move(&cell->recurrent_n, cell->recurrent_n_ld);
     move(&cell->h, cell->h_ld);
     move(&cell->c, cell->c_ld);
     move(&cell->dc, cell->dc_ld);
@@ -406,6 +415,8 @@ class LayerBackward {
   const Dims& dims_;
   const Steps& steps_;
   const BackwardPlan& plan_;
+  const int64_t Hp_;  // H rounded up to whole vectors, as in ReservePlan
+  const int64_t gates_ld_;
   const KernelTable<Real>& kernels_ = Kernels<Real>();
   const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>();
   BackwardDirection<Real, Weight> direction_[2];

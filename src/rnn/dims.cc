@@ -49,7 +49,7 @@ Dims::Dims(const Problem& problem) : Problem(problem) {
   CheckFields(problem);
   G = lstm() ? 4 : gru() ? 3 : 1;
   S = projected() ? P : H;
-  kept_gates = lstm() || gru() ? 4 : 0;
+  kept_gates = lstm() || gru() ? G : 0;
   grad_gates = lstm() || gru() ? 4 : 1;
   drops = dropout > 0 && L > 1;
 

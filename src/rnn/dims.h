@@ -17,9 +17,8 @@ struct Dims : Problem {
 
   int64_t G;  // gates
   int64_t S;  // size of h and, per direction, of y
-  // Values per hidden unit and step that the forward keeps in the reserve: the activated gates, and
-  // for a GRU R h + bR of the n gate. A simple RNN keeps none: its derivative follows from its
-  // output.
+  // Gates per hidden unit and step that the forward keeps in the reserve, activated. A simple RNN
+  // keeps none: its derivative follows from its output.
   int64_t kept_gates;
   // Gradients per hidden unit and step that the backward forms (see CellBackwardArgs::dgates).
   int64_t grad_gates;

@@ -1,7 +1,4 @@
-// The forward pass. Per layer: one product projects the inputs of all time steps; then one parallel
-// region runs the recurrence, in which each thread owns some hidden units, packs their recurrent
-// weights once, and per step multiplies them with h_{t-1} and applies the gate arithmetic while the
-// product is in its cache.
+// The forward pass: the layers one after another, each with both of its directions.
 #include "rnn/dropout.h"
 #include "rnn/forward_layer.h"
 #include "rnn/param_layout.h"
@@ -28,12 +25,13 @@ void StoreStates(const Dims& dims, const Steps& steps, int64_t l, int64_t size, 
 
 template <typename Real, typename Weight>
 void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
-                const Weight* weights, const ForwardPlan& plan, const ReservePlan& reserve) {
+                const ForwardPlan& plan, const ReservePlan& reserve) {
   const ParamLayout layout(dims);
-  const Real* params = static_cast<const Real*>(args.params);
+  const Weight* params = static_cast<const Weight*>(args.params);
   void* ws = args.workspace;
   const bool training = args.reserve != nullptr;
-  const int64_t rows = dims.T * dims.N, GH = dims.G * dims.H, out = dims.D * dims.S;
+  const int64_t rows = dims.T * dims.N, out = dims.D * dims.S;
+  const int64_t Hp = plan.recurrent.padded_columns();
   LayerForward<Real, Weight> layer(dims, steps, plan, training);
 
   const Real* input = static_cast<const Real*>(args.x);
@@ -50,19 +48,22 @@ void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
       const int64_t k = l * dims.D + d;
       ForwardDirection<Real, Weight>& dir = layer.direction(d);
       dir.W = params + layout.W(l, d);
-      dir.R = weights + layout.R(l, d);
-      dir.Wp = weights + layout.Wp(l, d);
+      dir.R = params + layout.R(l, d);
+      dir.Wp = params + layout.Wp(l, d);
       dir.bW = params + layout.bW(l, d);
       dir.bR = params + layout.bR(l, d);
       dir.h0 = PackState(steps, dims.S, static_cast<const Real*>(args.h0) + k * dims.N * dims.S,
                          plan.h0.In<Real>(ws) + d * dims.N * dims.S);
-      dir.bias = plan.bias.In<Real>(ws) + d * (GH + dims.H);
+      dir.bias = plan.bias.In<Real>(ws) + d * (dims.G + 1) * dims.H;
+      dir.input_panels = plan.input_panels.In<Weight>(ws) + d * plan.Input(l).size();
       dir.panels = plan.panels.In<Weight>(ws) + d * plan.recurrent.size();
       dir.projection = plan.projection_panels.In<Weight>(ws) + d * plan.projection.size();
-      const bool keeps = training && dims.kept_gates > 0;
-      dir.gates_ld = keeps ? dims.kept_gates * dims.H : GH;
-      dir.gates = keeps ? reserve.gates.In<Real>(args.reserve) + k * rows * dir.gates_ld
-                        : plan.gates.In<Real>(ws) + d * rows * GH;
+      dir.gates = layer.keeps_gates()
+                      ? reserve.gates.In<Real>(args.reserve) + k * rows * dims.G * Hp
+                      : plan.gates.In<Real>(ws) + d * plan.chunk * dims.N * dims.G * Hp;
+      dir.recurrent_n = dims.gru() && training
+                            ? reserve.recurrent_n.In<Real>(args.reserve) + k * rows * Hp
+                            : nullptr;
       if (dims.lstm()) {
         dir.c0 = PackState(steps, dims.H, static_cast<const Real*>(args.c0) + k * dims.N * dims.H,
                            plan.c0.In<Real>(ws) + d * dims.N * dims.H);
@@ -73,7 +74,7 @@ void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
       dir.y = y + d * dims.S;
       dir.y_ld = out;
     }
-    layer.Run(input, dims.InputSize(l));
+    layer.Run(input, plan.Input(l));
     StoreStates(dims, steps, l, dims.S, static_cast<Real*>(args.hN),
                 [&](int64_t d, int64_t i) { return layer.LastHidden(d, i); });
     if (dims.lstm()) {
@@ -93,7 +94,7 @@ void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
 
 #define FUSED_RNN_INSTANTIATE(Real, Weight)                                             \
   template void RunForward<Real, Weight>(const Dims&, const Steps&, const ForwardArgs&, \
-                                         const Weight*, const ForwardPlan&, const ReservePlan&);
+                                         const ForwardPlan&, const ReservePlan&);
 FUSED_RNN_INSTANTIATE(float, float)
 FUSED_RNN_INSTANTIATE(double, double)
 FUSED_RNN_INSTANTIATE(float, Float16)

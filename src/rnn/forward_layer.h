@@ -1,11 +1,13 @@
-// One layer of the forward pass: its input projection and its recurrence.
+// One layer of the forward pass, in one parallel region. Each thread owns some hidden units in all
+// their gates and packs their weights once. It projects the inputs of a chunk of time steps for its
+// units, then at each step multiplies h_{t-1} with their recurrent weights and applies the gate
+// arithmetic while the product is in its cache.
 #ifndef FUSED_RNN_RNN_FORWARD_LAYER_H_
 #define FUSED_RNN_RNN_FORWARD_LAYER_H_
 
 #include <algorithm>
 
 #include "kernels/kernel_table.h"
-#include "rnn/gemm.h"
 #include "rnn/memory_plan.h"
 #include "rnn/recurrence.h"
 #include "rnn/rows.h"
@@ -16,21 +18,22 @@ namespace fused_rnn {
 // One direction of one layer. Row i of a step is at row(t) + i in arrays of [rows, ...].
 template <typename Real, typename Weight>
 struct ForwardDirection {
-  const Real* W;
+  const Weight* W;
   const Weight* R;
   const Weight* Wp;
-  const Real* bW;
-  const Real* bR;
-  const Real* h0;      // [N, S], packed order
-  const Real* c0;      // [N, H], packed order
-  Real* bias;          // [G*H], then [H]: see ForwardPlan
-  Weight* panels;      // of R
-  Weight* projection;  // panels of Wp
-  Real* gates;         // [rows, gates_ld]
-  int64_t gates_ld;
-  Real* c;            // [rows, H] if c_per_step, else [N, H]
-  Real* unprojected;  // [N, H]
-  Real* y;            // [rows, y_ld]: this direction's columns
+  const Weight* bW;
+  const Weight* bR;
+  const Real* h0;        // [N, S], packed order
+  const Real* c0;        // [N, H], packed order
+  Real* bias;            // [G*H], then [H]: see CellForwardArgs
+  Weight* input_panels;  // of W
+  Weight* panels;        // of R
+  Weight* projection;    // panels of Wp
+  Real* gates;           // [rows, G*Hp] if kept, else [chunk*N, G*Hp]
+  Real* recurrent_n;     // [rows, Hp]; GRU in training
+  Real* c;               // [rows, H] in training, else [N, H]
+  Real* unprojected;     // [N, H]
+  Real* y;               // [rows, y_ld]: this direction's columns
   int64_t y_ld;
 };
 
@@ -41,19 +44,18 @@ class LayerForward {
       : dims_(dims), steps_(steps), plan_(plan), training_(training) {}
 
   ForwardDirection<Real, Weight>& direction(int64_t d) { return direction_[d]; }
-  bool training() const { return training_; }
+  bool keeps_gates() const { return training_ && dims_.kept_gates > 0; }
 
-  // input [rows, input_size]
-  void Run(const Real* input, int64_t input_size) {
-    for (int64_t d = 0; d < dims_.D; ++d) {
-      const ForwardDirection<Real, Weight>& dir = direction_[d];
-      FoldBiases(dir);
-      Gemm({steps_.rows(), dims_.G * dims_.H, input_size, input, input_size, false, dir.W,
-            input_size, true, dir.gates, dir.gates_ld, false, dir.bias});
-    }
+  // x [rows, input.K]
+  void Run(const Real* x, const PanelLayout& input) {
+    x_ = x;
+    input_ = input;
+    for (int64_t d = 0; d < dims_.D; ++d) FoldBiases(direction_[d]);
     const double step_work = static_cast<double>(dims_.N) * dims_.G * dims_.H * dims_.S;
-    RunDirections(dims_.D, dims_.D * dims_.T * step_work, step_work,
-                  [&](int64_t d, DirectionPhases& phases) { RunRecurrence(d, phases); });
+    const double work =
+        static_cast<double>(steps_.rows()) * dims_.G * dims_.H * (dims_.S + input.K);
+    RunDirections(dims_.D, dims_.D * work, step_work,
+                  [&](int64_t d, DirectionPhases& phases) { RunDirection(d, phases); });
   }
 
   // The state after sequence i's own last step, or the initial one if it has none: [S], [H].
@@ -69,85 +71,120 @@ class LayerForward {
   }
 
  private:
+  // An input tile is so many cell tiles, and its rows are taken so many at a time: then the rows
+  // stay in the second-level cache while the panels of the tile pass by, and the panels in the
+  // third.
+  static constexpr int64_t kInputTiles = 2;
+  static constexpr int64_t kInputRows = 60;
+
   int64_t LastRow(int64_t d, int64_t i) const {
     return steps_.row(d == 0 ? steps_.length(i) - 1 : 0) + i;
   }
 
-  // Both biases are added with the input projection, but for a GRU's n gate, whose bR is inside the
-  // reset product.
+  // Both biases of a gate add up, but for a GRU's n gate, whose bR is inside the reset product.
   void FoldBiases(const ForwardDirection<Real, Weight>& dir) const {
     const int64_t GH = dims_.G * dims_.H, folded = dims_.gru() ? 2 * dims_.H : GH;
-    for (int64_t j = 0; j < folded; ++j) dir.bias[j] = dir.bW[j] + dir.bR[j];
-    if (dims_.gru()) {
-      std::copy(dir.bW + folded, dir.bW + GH, dir.bias + folded);
-      std::copy(dir.bR + folded, dir.bR + GH, dir.bias + GH);
+    for (int64_t j = 0; j < folded; ++j) dir.bias[j] = Real(Widen(dir.bW[j])) + Widen(dir.bR[j]);
+    for (int64_t j = folded; j < GH; ++j) {
+      dir.bias[j] = Widen(dir.bW[j]);
+      dir.bias[j + dims_.H] = Widen(dir.bR[j]);
     }
   }
 
-  void RunRecurrence(int64_t d, DirectionPhases& phases) const {
+  void RunDirection(int64_t d, DirectionPhases& phases) const {
     const ForwardDirection<Real, Weight>& dir = direction_[d];
     const int64_t blocks = plan_.recurrent.blocks(), per_tile = BlocksPerTile(dims_.G);
-    if (plan_.packs) {  // The owner packs, so that the panels are in its cache.
-      phases.Run(blocks, per_tile, [&](BlockTile tile) { Pack(dir, tile); });
+    // The owner packs, so that the panels are in its cache.
+    phases.Run(blocks, per_tile, [&](BlockTile tile) {
+      if (plan_.packs_input) Pack(input_, dir.W, tile, dir.input_panels);
+      if (plan_.packs_recurrent) Pack(plan_.recurrent, dir.R, tile, dir.panels);
+    });
+    if (plan_.packs_recurrent) {
       phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
-                 [&](BlockTile tile) { PackProjection(dir, tile); });
+                 [&](BlockTile tile) { Pack(plan_.projection, dir.Wp, tile, dir.projection); });
     }
-    for (int64_t s = 0; s < steps_.T(); ++s) {
-      const Step step = StepOf(steps_, d, s, /*backward=*/false);
-      phases.Run(blocks, per_tile, [&](BlockTile tile) {
-        RunRows(dir, step, 0, step.continuing, dir.y + step.prev_row * dir.y_ld, dir.y_ld,
-                CellRows(dir, step.prev_row), tile);
-        RunRows(dir, step, step.continuing, step.n, dir.h0, dims_.S, dir.c0, tile);
-      });
-      phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
-                 [&](BlockTile tile) { Project(dir, step, tile); });
+    for (int64_t begin = 0; begin < steps_.T(); begin += plan_.chunk) {
+      const int64_t end = std::min(steps_.T(), begin + plan_.chunk);
+      const Range rows = RowsOf(d, begin, end);
+      const int64_t gates_row =
+          keeps_gates() ? 0 : rows.begin;  // the row that dir.gates begins with
+      phases.Run(blocks, kInputTiles * per_tile,
+                 [&](BlockTile tile) { ProjectInput(dir, rows, gates_row, tile); });
+      for (int64_t s = begin; s < end; ++s)
+        RunStep(dir, StepOf(steps_, d, s, false), gates_row, phases);
     }
+  }
+
+  void RunStep(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t gates_row,
+               DirectionPhases& phases) const {
+    phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), [&](BlockTile tile) {
+      RunRows(dir, step, 0, step.continuing, dir.y + step.prev_row * dir.y_ld, dir.y_ld,
+              CellRows(dir, step.prev_row), gates_row, tile);
+      RunRows(dir, step, step.continuing, step.n, dir.h0, dims_.S, dir.c0, gates_row, tile);
+    });
+    phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
+               [&](BlockTile tile) { Project(dir, step, tile); });
+  }
+
+  // The rows of steps [begin, end) of direction d.
+  Range RowsOf(int64_t d, int64_t begin, int64_t end) const {
+    const int64_t a = steps_.TimeOf(d, begin), b = steps_.TimeOf(d, end - 1);
+    return {steps_.row(std::min(a, b)), steps_.row(std::max(a, b) + 1)};
   }
 
   Real* CellRows(const ForwardDirection<Real, Weight>& dir, int64_t row) const {
     return training_ ? dir.c + row * dims_.H : dir.c;
   }
 
-  void Pack(const ForwardDirection<Real, Weight>& dir, BlockTile tile) const {
-    const PanelLayout& layout = plan_.recurrent;
+  // The panels of the tile's blocks from w [gates*columns, K].
+  void Pack(const PanelLayout& layout, const Weight* w, BlockTile tile, Weight* panels) const {
     for (int64_t b = tile.begin; b < tile.begin + tile.count; ++b) {
-      for (int64_t g = 0; g < dims_.G; ++g) {
-        panel_kernels_.pack_transposed(dir.R + (g * dims_.H + b * layout.V) * dims_.S, dims_.S,
-                                       layout.ColumnsOf(b), layout.K,
-                                       dir.panels + layout.Offset(b, g));
+      for (int64_t g = 0; g < layout.gates; ++g) {
+        panel_kernels_.pack_transposed(w + (g * layout.columns + b * layout.V) * layout.K, layout.K,
+                                       layout.ColumnsOf(b), layout.K, panels + layout.Offset(b, g));
       }
     }
   }
 
-  void PackProjection(const ForwardDirection<Real, Weight>& dir, BlockTile tile) const {
-    const PanelLayout& layout = plan_.projection;
-    for (int64_t b = tile.begin; b < tile.begin + tile.count; ++b) {
-      panel_kernels_.pack_transposed(dir.Wp + b * layout.V * dims_.H, dims_.H, layout.ColumnsOf(b),
-                                     dims_.H, dir.projection + layout.Offset(b, 0));
+  // W x for rows `rows` and the units of `tile`.
+  void ProjectInput(const ForwardDirection<Real, Weight>& dir, Range rows, int64_t gates_row,
+                    BlockTile tile) const {
+    const int64_t K = input_.K, width = dims_.G * input_.V, ld = dims_.G * input_.padded_columns();
+    for (int64_t row = rows.begin; row < rows.end; row += kInputRows) {
+      const int64_t count = std::min(kInputRows, rows.end - row);
+      Real* gates = dir.gates + (row - gates_row) * ld + tile.begin * width;
+      if (K == 0) {
+        for (int64_t i = 0; i < count; ++i)
+          std::fill_n(gates + i * ld, tile.count * width, Real(0));
+      } else {
+        Product(input_, dir.W, plan_.packs_input ? dir.input_panels : nullptr, tile, x_ + row * K,
+                K, count, /*prefetch=*/false, gates, ld);
+      }
     }
   }
 
   // tile [rows, count*gates*V] = a [rows, K] times the weights of `blocks`: from their panels if
   // they are packed, else from the matrix w [gates*columns, K] itself.
   void Product(const PanelLayout& layout, const Weight* w, const Weight* panels, BlockTile blocks,
-               const Real* a, int64_t a_ld, int64_t rows, bool prefetch, Real* tile) const {
-    const int64_t V = layout.V, G = layout.gates, K = layout.K, tile_ld = blocks.count * G * V;
-    if (plan_.packs) {
+               const Real* a, int64_t a_ld, int64_t rows, bool prefetch, Real* c,
+               int64_t c_ld) const {
+    const int64_t V = layout.V, G = layout.gates, K = layout.K;
+    if (panels != nullptr) {
       panel_kernels_.gemm({rows, K, blocks.count * G, a, a_ld,
-                           panels + layout.Offset(blocks.begin, 0), tile, tile_ld, false,
+                           panels + layout.Offset(blocks.begin, 0), c, c_ld, false,
                            prefetch ? panels + layout.Offset(blocks.next, 0) : nullptr});
       return;
     }
     for (int64_t b = 0; b < blocks.count; ++b) {
       const int64_t block = blocks.begin + b, columns = layout.ColumnsOf(block);
       for (int64_t g = 0; g < G; ++g) {
-        Real* c = tile + (b * G + g) * V;
+        Real* part = c + (b * G + g) * V;
         panel_kernels_.row_gemm(
-            {rows, K, columns, a, a_ld, w + (g * layout.columns + block * V) * K, K, c, tile_ld});
+            {rows, K, columns, a, a_ld, w + (g * layout.columns + block * V) * K, K, part, c_ld});
         // The lanes beyond the last column are computed with, as those of a panel are, and not
         // stored.
         for (int64_t r = 0; r < rows; ++r) {
-          std::fill(c + r * tile_ld + columns, c + r * tile_ld + V, Real(0));
+          std::fill(part + r * c_ld + columns, part + r * c_ld + V, Real(0));
         }
       }
     }
@@ -157,30 +194,33 @@ class LayerForward {
   // index.
   void RunRows(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t begin,
                int64_t end, const Real* h_prev, int64_t h_prev_ld, const Real* c_prev,
-               BlockTile blocks) const {
+               int64_t gates_row, BlockTile blocks) const {
     if (begin == end) return;
     const PanelLayout& layout = plan_.recurrent;
-    const int64_t G = dims_.G, H = dims_.H, V = layout.V, row0 = step.row;
-    Real* c_rows = CellRows(dir, row0);
-    alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
+    const int64_t G = dims_.G, H = dims_.H, V = layout.V, Hp = layout.padded_columns();
+    const int64_t row0 = step.row;
     const int64_t unit = blocks.begin * V, units = std::min(blocks.count * V, H - unit);
     const int64_t tile_ld = blocks.count * G * V;
+    Real* c_rows = CellRows(dir, row0);
+    alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     ForEachRowRun(begin, end, [&](int64_t row, int64_t rows) {
-      Real* gates = dir.gates + (row0 + row) * dir.gates_ld + unit;
-      PrefetchGates(gates, dir.gates_ld, rows, units);
-      Product(layout, dir.R, dir.panels, blocks, h_prev + row * h_prev_ld, h_prev_ld, rows,
-              /*prefetch=*/row == begin, tile);
+      Real* gates = dir.gates + (row0 + row - gates_row) * G * Hp + unit * G;
+      PrefetchRows(gates, G * Hp, rows, tile_ld);
+      Product(layout, dir.R, plan_.packs_recurrent ? dir.panels : nullptr, blocks,
+              h_prev + row * h_prev_ld, h_prev_ld, rows, /*prefetch=*/row == begin, tile, tile_ld);
       CellForwardArgs<Real> cell{};
       cell.rows = rows;
       cell.units = units;
       cell.tile = tile;
       cell.tile_ld = tile_ld;
       cell.gates = gates;
-      cell.gates_ld = dir.gates_ld;
-      cell.gate_stride = H;
-      cell.keep = training_ && dims_.kept_gates > 0;
+      cell.gates_ld = G * Hp;
+      cell.keep = keeps_gates();
+      cell.bias = dir.bias + unit;
+      cell.bias_stride = H;
       if (dims_.gru()) {
-        cell.bias_n = dir.bias + G * H + unit;
+        cell.recurrent_n = cell.keep ? dir.recurrent_n + (row0 + row) * Hp + unit : nullptr;
+        cell.recurrent_n_ld = Hp;
         cell.h_prev = h_prev + row * h_prev_ld + unit;
         cell.h_prev_ld = h_prev_ld;
       }
@@ -200,18 +240,6 @@ class LayerForward {
     });
   }
 
-  // The projected inputs of a tile are rows * G short pieces far apart, which the hardware does not
-  // foresee.
-  void PrefetchGates(const Real* gates, int64_t gates_ld, int64_t rows, int64_t units) const {
-    constexpr int64_t kLine = 64 / sizeof(Real);
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t g = 0; g < dims_.G; ++g) {
-        for (int64_t j = 0; j < units; j += kLine)
-          __builtin_prefetch(gates + i * gates_ld + g * dims_.H + j, 1, 2);
-      }
-    }
-  }
-
   // h = Wp (o tanh(c)) for the columns of `blocks`.
   void Project(const ForwardDirection<Real, Weight>& dir, const Step& step,
                BlockTile blocks) const {
@@ -221,8 +249,8 @@ class LayerForward {
     const int64_t columns = std::min(blocks.count * layout.V, dims_.P - column);
     const int64_t tile_ld = blocks.count * layout.V;
     ForEachRowRun(0, step.n, [&](int64_t row, int64_t rows) {
-      Product(layout, dir.Wp, dir.projection, blocks, dir.unprojected + row * dims_.H, dims_.H,
-              rows, /*prefetch=*/false, tile);
+      Product(layout, dir.Wp, plan_.packs_recurrent ? dir.projection : nullptr, blocks,
+              dir.unprojected + row * dims_.H, dims_.H, rows, /*prefetch=*/false, tile, tile_ld);
       for (int64_t i = 0; i < rows; ++i) {
         const Real* from = tile + i * tile_ld;
         std::copy(from, from + columns, dir.y + (step.row + row + i) * dir.y_ld + column);
@@ -234,6 +262,8 @@ class LayerForward {
   const Steps& steps_;
   const ForwardPlan& plan_;
   const bool training_;
+  const Real* x_ = nullptr;
+  PanelLayout input_{};
   const KernelTable<Real>& kernels_ = Kernels<Real>();
   const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>();
   ForwardDirection<Real, Weight> direction_[2];

@@ -1,5 +1,7 @@
 #include "rnn/memory_plan.h"
 
+#include <algorithm>
+
 #include "rnn/param_layout.h"
 
 namespace fused_rnn {
@@ -13,10 +15,18 @@ int64_t ElementBytes(const Dims& dims) { return dims.dtype == DType::kFloat64 ? 
 // Bytes of an element as stored.
 int64_t StoredBytes(const Dims& dims) { return dims.half() ? 2 : ElementBytes(dims); }
 
-// A single row meets each weight once a step, and reads rows of weights as fast as panels (measured:
-// 105 against 100 GB/s a core, and 95 against 65 with 16-bit weights). For a few rows that holds
-// only against the packing itself, that is for one step.
-bool PackingPays(const Dims& dims) { return dims.N > 1 && (dims.T > 1 || dims.N > 3); }
+// A single row meets each weight once a step, and reads rows of weights as fast as panels
+// (measured: 105 against 100 GB/s a core, and 95 against 65 with 16-bit weights). For a few rows
+// that holds only against the packing itself, that is for one step.
+constexpr int64_t kFewRows = 3;
+
+// Time steps whose inputs are projected at once: enough rows for the product to run at full speed,
+// but so few that the result is still in a shared cache when the steps read it.
+int64_t StepsPerChunk(const Dims& dims, int64_t row_bytes) {
+  constexpr int64_t kLeastRows = 240, kBytes = 4 << 20;
+  const int64_t rows = std::max(kLeastRows, kBytes / std::max<int64_t>(1, row_bytes));
+  return std::max<int64_t>(1, std::min(dims.T, rows / std::max<int64_t>(1, dims.N)));
+}
 
 }  // namespace
 
@@ -27,10 +37,12 @@ Region RegionPlan::Add(int64_t bytes) {
   return region;
 }
 
-ReservePlan::ReservePlan(const Dims& dims, int64_t gap) : RegionPlan(gap) {
+ReservePlan::ReservePlan(const Dims& dims, int64_t V, int64_t gap) : RegionPlan(gap) {
   const int64_t e = ElementBytes(dims), rows = dims.T * dims.N, LD = dims.L * dims.D;
   const int64_t between = (dims.L - 1) * rows * dims.D * dims.S;
-  gates = Add(e * LD * rows * dims.kept_gates * dims.H);
+  const int64_t Hp = PanelLayout{dims.H, 1, 0, V}.padded_columns();
+  gates = Add(e * LD * rows * dims.kept_gates * Hp);
+  recurrent_n = Add(dims.gru() ? e * LD * rows * Hp : 0);
   c = Add(dims.lstm() ? e * LD * rows * dims.H : 0);
   y = Add(e * between);
   mask = Add(dims.drops ? between : 0);
@@ -40,14 +52,21 @@ ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap
     : RegionPlan(gap),
       recurrent{dims.H, dims.G, dims.S, V},
       projection{dims.P, 1, dims.H, V},
-      packs(PackingPays(dims)) {
-  const int64_t e = ElementBytes(dims), rows = dims.T * dims.N, D = dims.D;
-  const int64_t GH = dims.G * dims.H, NH = dims.N * dims.H, out = rows * D * dims.S;
+      packs_input(dims.T * dims.N > kFewRows),
+      packs_recurrent(dims.N > 1 && (dims.T > 1 || dims.N > kFewRows)),
+      I_(dims.I),
+      upper_(dims.D * dims.S) {
+  const int64_t e = ElementBytes(dims), w = StoredBytes(dims), D = dims.D;
+  const int64_t rows = dims.T * dims.N, NH = dims.N * dims.H, out = rows * D * dims.S;
+  const int64_t gates_row = dims.G * recurrent.padded_columns();
   const bool sorts = dims.variable_length;
-  bias = Add(e * D * (GH + dims.H));
-  panels = Add(packs ? StoredBytes(dims) * D * recurrent.size() : 0);
-  projection_panels = Add(packs ? StoredBytes(dims) * D * projection.size() : 0);
-  gates = Add(training && dims.kept_gates > 0 ? 0 : e * D * rows * GH);
+  chunk = StepsPerChunk(dims, e * gates_row);
+  const int64_t largest_input = std::max(Input(0).size(), dims.L > 1 ? Input(1).size() : 0);
+  bias = Add(e * D * (dims.G + 1) * dims.H);
+  input_panels = Add(packs_input ? w * D * largest_input : 0);
+  panels = Add(packs_recurrent ? w * D * recurrent.size() : 0);
+  projection_panels = Add(packs_recurrent ? w * D * projection.size() : 0);
+  gates = Add(training && dims.kept_gates > 0 ? 0 : e * D * chunk * dims.N * gates_row);
   c = Add(!training && dims.lstm() ? e * D * NH : 0);
   unprojected = Add(dims.projected() ? e * D * NH : 0);
   dropped = Add(training && dims.drops ? e * out : 0);
@@ -56,6 +75,12 @@ ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap
   y_top = Add(sorts ? e * out : 0);
   h0 = Add(sorts ? e * D * dims.N * dims.S : 0);
   c0 = Add(sorts && dims.lstm() ? e * D * NH : 0);
+}
+
+PanelLayout ForwardPlan::Input(int64_t l) const {
+  PanelLayout layout = recurrent;
+  layout.K = l == 0 ? I_ : upper_;
+  return layout;
 }
 
 BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
@@ -90,7 +115,6 @@ StagedForwardPlan::StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int6
     : RegionPlan(gap) {
   const int64_t states = dims.L * dims.D * dims.N;
   x = Add(4 * dims.T * dims.N * dims.I);
-  params = Add(4 * ParamLayout(dims).size());
   h0 = Add(4 * states * dims.S);
   c0 = Add(dims.lstm() ? 4 * states * dims.H : 0);
   y = Add(4 * dims.T * dims.N * dims.D * dims.S);
@@ -101,6 +125,7 @@ StagedForwardPlan::StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int6
 
 StagedBackwardPlan::StagedBackwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap)
     : StagedForwardPlan(dims, inner_bytes, gap) {
+  params = Add(4 * ParamLayout(dims).size());
   dy = Add(y.bytes);
   dx = Add(x.bytes);
   dparams = Add(params.bytes);

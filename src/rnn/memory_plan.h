@@ -43,31 +43,42 @@ class RegionPlan {
 // computed with, those of panels of the type stored. "[D]" in front of a shape: one after another
 // for each direction.
 
+// Hp = H rounded up to whole vectors of V elements.
+
 struct ReservePlan : RegionPlan {
-  ReservePlan(const Dims& dims, int64_t gap = 0);
-  Region gates;  // [L][D] [rows, kept_gates*H]
-  Region c;      // [L][D] [rows, H], LSTM
-  Region y;      // [L-1] [rows, D*S]: outputs of the layers below the last, undropped
-  Region mask;   // [L-1] [rows, D*S] bytes: 1 = kept; with dropout
+  ReservePlan(const Dims& dims, int64_t V, int64_t gap = 0);
+  Region gates;        // [L][D] [rows, kept_gates*Hp], panel order (see kernel_table.h)
+  Region recurrent_n;  // [L][D] [rows, Hp], GRU: R h_{t-1} + bR of the n gate
+  Region c;            // [L][D] [rows, H], LSTM
+  Region y;            // [L-1] [rows, D*S]: outputs of the layers below the last, undropped
+  Region mask;         // [L-1] [rows, D*S] bytes: 1 = kept; with dropout
 };
 
 struct ForwardPlan : RegionPlan {
   ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap = 0);
-  PanelLayout recurrent, projection;  // R [S -> G*H], Wp [H -> P]
-  bool packs;                         // else R and Wp are read as they are: packing would not pay
-  Region bias;                        // [D] [G*H + H]: input bias, then bR of a GRU's n gate
-  Region panels;                      // [D] recurrent; if `packs`
-  Region projection_panels;           // [D] projection; if `packs`
-  Region gates;                       // [D] [rows, G*H], where the reserve does not keep them
-  Region c;                           // [D] [N, H], inference of an LSTM
-  Region unprojected;                 // [D] [N, H]: o tanh(c) before the projection
-  Region dropped;  // [rows, D*S]: the dropped output of the layer below; with dropout
-  Region y[2];     // [rows, D*S]: outputs of the layers below the last, by turns; inference
+  // W of layer l [I_l -> G*H], R [S -> G*H], Wp [H -> P].
+  PanelLayout Input(int64_t l) const;
+  PanelLayout recurrent, projection;
+  // Whether weights are packed, or read as they are because packing would not pay.
+  bool packs_input, packs_recurrent;
+  int64_t chunk;             // time steps whose inputs are projected at once
+  Region bias;               // [D] [G*H + H]: see CellForwardArgs
+  Region input_panels;       // [D] Input(l), of one layer at a time; if packed
+  Region panels;             // [D] recurrent; if packed
+  Region projection_panels;  // [D] projection; if packed
+  Region gates;              // [D] [chunk*N, G*Hp], where the reserve does not keep them
+  Region c;                  // [D] [N, H], inference of an LSTM
+  Region unprojected;        // [D] [N, H]: o tanh(c) before the projection
+  Region dropped;            // [rows, D*S]: the dropped output of the layer below; with dropout
+  Region y[2];  // [rows, D*S]: outputs of the layers below the last, by turns; inference
   // With lengths: packed copies.
   Region x;      // [rows, I]
   Region y_top;  // [rows, D*S]
   Region h0;     // [D] [N, S]
   Region c0;     // [D] [N, H]
+
+ private:
+  int64_t I_, upper_;  // input sizes of the first layer and of those above
 };
 
 struct BackwardPlan : RegionPlan {
@@ -96,13 +107,13 @@ struct BackwardPlan : RegionPlan {
 // workspace of the pass itself.
 struct StagedForwardPlan : RegionPlan {
   StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap = 0);
-  Region x, params, h0, c0, y, hN, cN;
+  Region x, h0, c0, y, hN, cN;
   Region inner;
 };
 
 struct StagedBackwardPlan : StagedForwardPlan {  // hN, cN hold dhN, dcN
   StagedBackwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap = 0);
-  Region dy, dx, dparams, dh0, dc0;
+  Region params, dy, dx, dparams, dh0, dc0;
 };
 
 }  // namespace fused_rnn

@@ -7,13 +7,14 @@
 
 namespace fused_rnn {
 
-// Real is the type computed with; all tensors of `args` are of it. Weight is the type in which the
-// recurrent and projection weights are read at every step: `weights` is the parameter vector in it
-// (args.params itself where the types are the same).
+// Real is the type computed with, Weight the type in which weights are stored and read at every
+// step. All tensors of `args` are of type Real, but for a forward's params, which are of type
+// Weight.
 template <typename Real, typename Weight>
 void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
-                const Weight* weights, const ForwardPlan& plan, const ReservePlan& reserve);
+                const ForwardPlan& plan, const ReservePlan& reserve);
 
+// `weights`: the parameters as type Weight (args.params itself where the types are the same).
 template <typename Real, typename Weight>
 void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
                  const Weight* weights, const BackwardPlan& plan, const ReservePlan& reserve);

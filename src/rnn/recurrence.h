@@ -28,6 +28,15 @@ void ForEachRowRun(int64_t begin, int64_t end, const Body& body) {
   }
 }
 
+// Asks for `rows` pieces of `length` elements, ld apart, which the hardware does not foresee.
+template <typename Real>
+void PrefetchRows(const Real* data, int64_t ld, int64_t rows, int64_t length) {
+  constexpr int64_t kLine = 64 / sizeof(Real);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < length; j += kLine) __builtin_prefetch(data + i * ld + j, 1, 2);
+  }
+}
+
 // The blocks of a tile, and where those begin that its owner computes next (their panels are
 // fetched meanwhile).
 struct BlockTile {

@@ -54,21 +54,22 @@ size_t BackwardWorkspaceBytes(const Problem& problem) {
   return dims.half() ? StagedBackwardPlan(dims, bytes).bytes() : bytes;
 }
 
-size_t ReserveBytes(const Problem& problem) { return ReservePlan(Dims(problem)).bytes(); }
+size_t ReserveBytes(const Problem& problem) {
+  const Dims dims(problem);
+  return ReservePlan(dims, LanesFor(dims)).bytes();
+}
 
 void Forward(const Problem& problem, const ForwardArgs& args) {
   const Dims dims(problem);
   CheckInputs(dims, args);
   const Steps steps(dims, args.lengths);
   const ForwardPlan plan(dims, args.reserve != nullptr, LanesFor(dims));
-  const ReservePlan reserve(dims);
+  const ReservePlan reserve(dims, LanesFor(dims));
   switch (dims.dtype) {
     case DType::kFloat32:
-      return RunForward<float>(dims, steps, args, static_cast<const float*>(args.params), plan,
-                               reserve);
+      return RunForward<float, float>(dims, steps, args, plan, reserve);
     case DType::kFloat64:
-      return RunForward<double>(dims, steps, args, static_cast<const double*>(args.params), plan,
-                                reserve);
+      return RunForward<double, double>(dims, steps, args, plan, reserve);
     case DType::kFloat16:
       return RunStagedForward<Float16>(dims, steps, args, StagedForwardPlan(dims, plan.bytes()),
                                        plan, reserve);
@@ -81,7 +82,7 @@ void Forward(const Problem& problem, const ForwardArgs& args) {
 void Backward(const Problem& problem, const BackwardArgs& args) {
   const Dims dims(problem);
   CheckInputs(dims, args);
-  const ReservePlan reserve(dims);
+  const ReservePlan reserve(dims, LanesFor(dims));
   CheckPointer("reserve", args.reserve, reserve.bytes());
   CheckGradient("dx", args.dx, dims.T * dims.N * dims.I > 0 ? args.dx_req : Request::kNull);
   CheckGradient("dparams", args.dparams, args.dparams_req);

@@ -57,14 +57,13 @@ void RunStagedForward(const Dims& dims, const Steps& steps, const ForwardArgs& a
   const Stage<Half> stage(args.workspace);
   ForwardArgs inner = args;
   inner.x = stage.In(args.x, staged.x);
-  inner.params = stage.In(args.params, staged.params);
   inner.h0 = stage.In(args.h0, staged.h0);
   inner.c0 = stage.In(args.c0, staged.c0);
   inner.y = stage.Buffer(staged.y);
   inner.hN = stage.BufferFor(args.hN, staged.hN);
   inner.cN = stage.BufferFor(args.cN, staged.cN);
   inner.workspace = staged.inner.In<void>(args.workspace);
-  RunForward<float, Half>(dims, steps, inner, static_cast<const Half*>(args.params), plan, reserve);
+  RunForward<float, Half>(dims, steps, inner, plan, reserve);
   stage.Out(staged.y, args.y);
   stage.Out(staged.hN, args.hN);
   stage.Out(staged.cN, args.cN);

@@ -26,7 +26,7 @@ using MapFunction = void (*)(const Real*, Real*, int64_t);
 template <typename Real>
 struct Activation {
   const char* name;
-  MapFunction<Real> KernelTable<Real>::*kernel;
+  MapFunction<Real> KernelTable<Real>::* kernel;
   long double (*exact)(long double);
   Real low, high;  // the values' range
   Real saturates;  // below this argument only closeness to 0 is promised
@@ -38,8 +38,9 @@ long double ExactTanh(long double x) { return tanhl(x); }
 template <typename Real>
 std::vector<Activation<Real>> Activations() {
   const Real infinity = std::numeric_limits<Real>::infinity();
-  return {{"sigmoid", &KernelTable<Real>::sigmoid, ExactSigmoid, 0, 1, sizeof(Real) == 4 ? -87 : -708},
-          {"tanh", &KernelTable<Real>::tanh, ExactTanh, -1, 1, -infinity}};
+  return {
+      {"sigmoid", &KernelTable<Real>::sigmoid, ExactSigmoid, 0, 1, sizeof(Real) == 4 ? -87 : -708},
+      {"tanh", &KernelTable<Real>::tanh, ExactTanh, -1, 1, -infinity}};
 }
 
 // |result - exact| in units in the last place of `exact`.
@@ -59,7 +60,8 @@ bool Subnormal(Real x) {
 
 // Is `result` good for the argument x? `flushed`: subnormal numbers count as 0. Raises *max_ulp.
 template <typename Real>
-bool Good(const Activation<Real>& f, Real x, Real result, long double exact, bool flushed, double* max_ulp) {
+bool Good(const Activation<Real>& f, Real x, Real result, long double exact, bool flushed,
+          double* max_ulp) {
   if (std::isnan(x)) return std::isnan(result);
   if (!(result >= f.low && result <= f.high)) return false;
   const Real tiny = std::numeric_limits<Real>::min();
@@ -70,13 +72,19 @@ bool Good(const Activation<Real>& f, Real x, Real result, long double exact, boo
   return ulp <= kMaxUlp;
 }
 
+// Around the places where the formulas change: ln 2 / 2, where a result rounds to its limit, where
+// exp or its inverse leaves the normal numbers.
+constexpr double kMagnitudes[] = {0,   1e-30, 1e-10, 1e-3,  0.3465, 0.3466, 0.5, 1,   2,
+                                  8.5, 9,     9.5,   10,    18,     19,     20,  22,  40,
+                                  86,  86.99, 87,    87.01, 88,     89,     104, 700, 707,
+                                  708, 709,   710,   745,   746,    1000,   1e30};
+
 template <typename Real>
 std::vector<Real> SpecialArguments() {
   using Limits = std::numeric_limits<Real>;
-  std::vector<Real> values = {0, Limits::denorm_min(), Limits::min() / 2, Limits::min(), Real(1e-30), Real(1e-10),
-                              Limits::epsilon(), Real(1e-3), Real(0.3465), Real(0.3466), Real(0.5), 1, 2, 8.5, 9, 9.5,
-                              10, 18, 19, 20, 22, 40, 86, Real(86.99), 87, Real(87.01), 88, 89, 104, 700, 707, 708,
-                              Real(708.3), 709, 710, 745, 746, 1000, Real(1e30), Limits::max(), Limits::infinity()};
+  std::vector<Real> values = {Limits::denorm_min(), Limits::min() / 2, Limits::min(),
+                              Limits::epsilon(),    Limits::max(),     Limits::infinity()};
+  for (double value : kMagnitudes) values.push_back(static_cast<Real>(value));
   const size_t count = values.size();
   for (size_t i = 0; i < count; ++i) {
     values.push_back(-values[i]);
@@ -94,7 +102,8 @@ std::vector<Real> Nans() {
   const Bits exponent = ((Bits{1} << (8 * sizeof(Real) - 1 - mantissa)) - 1) << mantissa;
   const Bits sign = Bits{1} << (8 * sizeof(Real) - 1), quiet = Bits{1} << (mantissa - 1);
   std::vector<Real> values;
-  for (Bits payload : {quiet, quiet | 1, quiet | (quiet >> 1), quiet | (quiet - 1), Bits{1}, quiet - 1}) {
+  for (Bits payload :
+       {quiet, quiet | 1, quiet | (quiet >> 1), quiet | (quiet - 1), Bits{1}, quiet - 1}) {
     for (Bits bits : {exponent | payload, sign | exponent | payload}) {
       Real value;
       std::memcpy(&value, &bits, sizeof(value));
@@ -114,11 +123,11 @@ void ForDenseArguments(const Body& body) {
   for (int batch = 0; batch < kBatches; ++batch) {
     const double range = batch % 4 == 0 ? 1 : batch % 4 == 1 ? 10 : sizeof(Real) == 4 ? 90 : 720;
     for (Real& value : x) {
-      value = static_cast<Real>(batch % 4 == 3
-                                    ? std::exp2(random.Uniform(std::numeric_limits<Real>::min_exponent - 20,
-                                                               std::numeric_limits<Real>::max_exponent - 1)) *
-                                          (random.Int(0, 1) == 0 ? -1 : 1)
-                                    : random.Uniform(-range, range));
+      value = static_cast<Real>(
+          batch % 4 == 3 ? std::exp2(random.Uniform(std::numeric_limits<Real>::min_exponent - 20,
+                                                    std::numeric_limits<Real>::max_exponent - 1)) *
+                               (random.Int(0, 1) == 0 ? -1 : 1)
+                         : random.Uniform(-range, range));
     }
     body(x);
   }
@@ -136,7 +145,8 @@ void ForBothSubnormalModes(const Body& body) {
 }
 
 template <typename Real>
-void Map(const Activation<Real>& f, const std::vector<Real>& x, bool flushed, std::vector<Real>* y) {
+void Map(const Activation<Real>& f, const std::vector<Real>& x, bool flushed,
+         std::vector<Real>* y) {
   std::optional<FlushSubnormals> flush;
   if (flushed) flush.emplace();
   y->assign(x.size(), std::numeric_limits<Real>::quiet_NaN());
@@ -170,13 +180,14 @@ void TestErrors(const Activation<Real>& f) {
   ForEachIsa([&] {
     const int isa = static_cast<int>(ActiveIsa());
     std::printf("%s<%s> %s: at most %.3f ulp, with subnormals flushed %.3f\n", f.name,
-                sizeof(Real) == 4 ? "float" : "double", IsaName(ActiveIsa()), max_ulp[isa][0], max_ulp[isa][1]);
+                sizeof(Real) == 4 ? "float" : "double", IsaName(ActiveIsa()), max_ulp[isa][0],
+                max_ulp[isa][1]);
     CHECK(max_ulp[isa][0] > 0.5 && max_ulp[isa][1] > 0.5);  // the rounding alone costs this much
   });
 }
 
-// Every length up to two vectors and a tail, every place in it: what a lane computes depends on its own
-// argument alone, and nothing is read or written around the arrays.
+// Every length up to two vectors and a tail, every place in it: what a lane computes depends on its
+// own argument alone, and nothing is read or written around the arrays.
 template <typename Real>
 void TestLanes(const Activation<Real>& f) {
   std::vector<Real> specials = Nans<Real>();
@@ -193,8 +204,8 @@ void TestLanes(const Activation<Real>& f) {
       GuardedArray<Real> x(n), y(n);
       for (int64_t place = 0; place < n; ++place) {
         for (int repeat = 0; repeat < 8; ++repeat, next = (next + 1) % specials.size()) {
-          Scope scope("n %d, place %d, %s(%g)", static_cast<int>(n), static_cast<int>(place), f.name,
-                      double{specials[next]});
+          Scope scope("n %d, place %d, %s(%g)", static_cast<int>(n), static_cast<int>(place),
+                      f.name, double{specials[next]});
           std::fill(x.begin(), x.end(), ordinary[0]);
           std::fill(y.begin(), y.end(), std::numeric_limits<Real>::quiet_NaN());
           x[place] = specials[next];
@@ -235,8 +246,9 @@ void TestSymmetry() {
 
 int main() {
   using namespace fused_rnn;
-  ForEachType([](auto real) {
+  ForEachReal([](auto real) {
     using Real = decltype(real);
+    Scope scope("%s", sizeof(Real) == 4 ? "float" : "double");
     for (const Activation<Real>& f : Activations<Real>()) {
       TestErrors(f);
       TestLanes(f);

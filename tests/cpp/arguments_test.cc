@@ -1,4 +1,5 @@
-// Every wrong argument is refused with an error that names it and says what was expected and what came; valid extremes are not.
+// Every wrong argument is refused with an error that names it and says what was expected and what
+// came; valid extremes are not.
 #include <functional>
 #include <limits>
 #include <string>
@@ -40,7 +41,9 @@ void TestProblem(Mode mode, const char* part, const std::function<void(Problem*)
 
 void TestProblems() {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const auto set = [](int64_t Problem::*field, int64_t value) { return [=](Problem* p) { p->*field = value; }; };
+  const auto set = [](int64_t Problem::* field, int64_t value) {
+    return [=](Problem* p) { p->*field = value; };
+  };
   for (Mode mode : kModes) {
     TestProblem(mode, "T: expected >= 0, got -1", set(&Problem::T, -1));
     TestProblem(mode, "N: expected >= 0, got -2", set(&Problem::N, -2));
@@ -50,9 +53,12 @@ void TestProblems() {
     TestProblem(mode, "expected 1 or 2, got 0", set(&Problem::D, 0));
     TestProblem(mode, "expected 1 or 2, got 3", set(&Problem::D, 3));
     TestProblem(mode, "got -1", set(&Problem::P, -1));
-    TestProblem(mode, "mode: expected 0 to 3, got 4", [](Problem* p) { p->mode = static_cast<Mode>(4); });
-    TestProblem(mode, "dtype: expected 0 to 3, got -1", [](Problem* p) { p->dtype = static_cast<DType>(-1); });
-    for (double p : {-0.1, 1.1, nan}) TestProblem(mode, "dropout", [p](Problem* q) { q->dropout = p; });
+    TestProblem(mode, "mode: expected 0 to 3, got 4",
+                [](Problem* p) { p->mode = static_cast<Mode>(4); });
+    TestProblem(mode, "dtype: expected 0 to 3, got -1",
+                [](Problem* p) { p->dtype = static_cast<DType>(-1); });
+    for (double p : {-0.1, 1.1, nan})
+      TestProblem(mode, "dropout", [p](Problem* q) { q->dropout = p; });
   }
   for (Mode mode : {Mode::kRnnRelu, Mode::kRnnTanh, Mode::kGru}) {
     TestProblem(mode, "projection_size", set(&Problem::P, 2));
@@ -63,15 +69,17 @@ void TestProblems() {
   }
   TestProblem(Mode::kLstm, "expected <= state_size 9, got 10", set(&Problem::P, 10));
   for (double min : {2.0, nan}) {
-    TestProblem(Mode::kLstm, "lstm_state_clip_min: expected <= lstm_state_clip_max 1", [min](Problem* p) {
-      p->clip = true;
-      p->clip_min = min;
-      p->clip_max = 1;
-    });
+    TestProblem(Mode::kLstm, "lstm_state_clip_min: expected <= lstm_state_clip_max 1",
+                [min](Problem* p) {
+                  p->clip = true;
+                  p->clip_min = min;
+                  p->clip_max = 1;
+                });
   }
 }
 
-// A null pointer where elements are expected, and a wrong length, in both passes; outputs stay as they are.
+// A null pointer where elements are expected, and a wrong length, in both passes; outputs stay as
+// they are.
 void TestPointers(Mode mode) {
   Scope scope("mode %d", static_cast<int>(mode));
   const Case c = ValidCase(mode);
@@ -80,19 +88,20 @@ void TestPointers(Mode mode) {
   Results<float> out(in);
   const Memory reserve = RunTrainingForward(c, in, &out);
   const Results<float> before = out;
-  Memory workspace = MakeMemory(std::max(ForwardWorkspaceBytes(problem, false), BackwardWorkspaceBytes(problem)));
+  Memory workspace =
+      MakeMemory(std::max(ForwardWorkspaceBytes(problem, false), BackwardWorkspaceBytes(problem)));
   ForwardArgs forward = MakeForwardArgs(c, in, &out);
   forward.workspace = workspace.data();
   BackwardArgs backward = MakeBackwardArgs(c, in, &out, {});
   backward.workspace = workspace.data();
   backward.reserve = reserve.data();
 
-  const auto no_forward = [&](auto ForwardArgs::*field, const char* name) {
+  const auto no_forward = [&](auto ForwardArgs::* field, const char* name) {
     ForwardArgs args = forward;
     args.*field = nullptr;
     CHECK_THROWS(Forward(problem, args), (std::string(name) + ": expected").c_str());
   };
-  const auto no_backward = [&](auto BackwardArgs::*field, const char* name) {
+  const auto no_backward = [&](auto BackwardArgs::* field, const char* name) {
     BackwardArgs args = backward;
     args.*field = nullptr;
     CHECK_THROWS(Backward(problem, args), (std::string(name) + ": expected").c_str());
@@ -118,10 +127,12 @@ void TestPointers(Mode mode) {
     no_backward(&BackwardArgs::c0, "c0");
     no_backward(&BackwardArgs::dc0, "dc0");
   }
-  for (int64_t length : {int64_t{-1}, problem.T + 1, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()}) {
+  for (int64_t length : {int64_t{-1}, problem.T + 1, std::numeric_limits<int64_t>::max(),
+                         std::numeric_limits<int64_t>::min()}) {
     std::vector<int64_t> lengths = c.lengths;
     lengths[2] = length;
-    const std::string part = "sequence_length[2]: expected 0 to T = 5, got " + std::to_string(length);
+    const std::string part =
+        "sequence_length[2]: expected 0 to T = 5, got " + std::to_string(length);
     ForwardArgs args = forward;
     args.lengths = lengths.data();
     CHECK_THROWS(Forward(problem, args), part.c_str());
@@ -139,7 +150,8 @@ void TestNothing(Mode mode) {
   c.problem.N = 0;
   const Inputs<float> in(c, 1);
   const Problem problem = c.WithType(DType::kFloat32);
-  Memory workspace = MakeMemory(std::max(ForwardWorkspaceBytes(problem, true), BackwardWorkspaceBytes(problem)));
+  Memory workspace =
+      MakeMemory(std::max(ForwardWorkspaceBytes(problem, true), BackwardWorkspaceBytes(problem)));
   GuardedArray<float> dparams(in.params.size());
   ForwardArgs forward;
   forward.params = in.params.data();

@@ -1,5 +1,6 @@
-// Assertions of the C++ tests. A failed one is counted and printed with its place, its values and the
-// case at hand (see Scope); the test goes on. main() ends with `return fused_rnn::TestResult();`.
+// Assertions of the C++ tests. A failed one is counted and printed with its place, its values and
+// the case at hand (see Scope); the test goes on. main() ends with `return
+// fused_rnn::TestResult();`.
 #ifndef FUSED_RNN_TESTS_CPP_CHECK_H_
 #define FUSED_RNN_TESTS_CPP_CHECK_H_
 
@@ -72,8 +73,9 @@ bool CheckThrows(const Call& call, const char* part, const char* expression, con
     what = error.what();
     if (what.find(part) != std::string::npos) return CheckThat(true, file, line, "");
   }
-  return CheckThat(false, file, line,
-                   std::string(expression) + ": expected an error with \"" + part + "\", got: " + what);
+  return CheckThat(
+      false, file, line,
+      std::string(expression) + ": expected an error with \"" + part + "\", got: " + what);
 }
 
 // The exit code. A test that has checked nothing fails.

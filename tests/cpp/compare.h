@@ -1,4 +1,5 @@
-// Compares results with the judge's (naive_rnn.h), within a bound that follows from the problem's sizes.
+// Compares results with the judge's (naive_rnn.h), within a bound that follows from the problem's
+// sizes.
 #ifndef FUSED_RNN_TESTS_CPP_COMPARE_H_
 #define FUSED_RNN_TESTS_CPP_COMPARE_H_
 
@@ -12,15 +13,17 @@
 
 namespace fused_rnn {
 
-// The error that rounding may leave, in units of the type's epsilon at the magnitude of the result. The rounding errors of a sum
-// of K terms add up as sqrt(K) times one; each step and each layer adds its own to those that it receives.
+// The error that rounding may leave, in units of the type's epsilon at the magnitude of the result.
+// The rounding errors of a sum of K terms add up as sqrt(K) times one; each step and each layer
+// adds its own to those that it receives.
 inline double RoundingUnits(const Case& c, double terms) {
   return std::sqrt(terms) * std::sqrt(static_cast<double>(std::max<int64_t>(1, c.problem.T))) *
          static_cast<double>(c.problem.L);
 }
 // Of outputs: sums over the inputs of a gate.
 inline double OutputUnits(const Case& c) {
-  return RoundingUnits(c, static_cast<double>(std::max(c.problem.I, c.problem.D * c.StateSize()) + c.problem.H));
+  return RoundingUnits(
+      c, static_cast<double>(std::max(c.problem.I, c.problem.D * c.StateSize()) + c.problem.H));
 }
 // Of gradients: sums over gates, and over all rows for those of weights.
 inline double GradientUnits(const Case& c) {
@@ -28,7 +31,8 @@ inline double GradientUnits(const Case& c) {
   return OutputUnits(c) + RoundingUnits(c, static_cast<double>(GatesOf(p.mode) * p.H + p.T * p.N));
 }
 
-// The 16-bit types are computed with in float32 and rounded once, when stored; a backward starts from such a y.
+// The 16-bit types are computed with in float32 and rounded once, when stored; a backward starts
+// from such a y.
 template <typename T>
 double UnitsFor(double units) {
   return kIsHalf<T> ? 2 + units * Epsilon<float>() / Epsilon<T>() : units;
@@ -36,7 +40,8 @@ double UnitsFor(double units) {
 
 // |got - expected| <= units * epsilon * max(1, max |expected|), and NaN where NaN is expected.
 template <typename T>
-void CheckNear(const char* name, const GuardedArray<T>& got, const std::vector<double>& expected, double float_units) {
+void CheckNear(const char* name, const GuardedArray<T>& got, const std::vector<double>& expected,
+               double float_units) {
   const double units = UnitsFor<T>(float_units);
   if (!CHECK_EQ(got.size(), static_cast<int64_t>(expected.size()))) return;
   double magnitude = 1, worst = 0;
@@ -57,8 +62,8 @@ void CheckNear(const char* name, const GuardedArray<T>& got, const std::vector<d
     CHECK(true);
     return;
   }
-  Scope scope("%s[%d]: got %.9g, expected %.9g, error %.3g > %.3g units", name, static_cast<int>(at), ToDouble(got[at]),
-              expected[at], worst, units);
+  Scope scope("%s[%d]: got %.9g, expected %.9g, error %.3g > %.3g units", name,
+              static_cast<int>(at), ToDouble(got[at]), expected[at], worst, units);
   CHECK(!"near");
 }
 

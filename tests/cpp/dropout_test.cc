@@ -1,4 +1,7 @@
-// Dropout: the generator's exact numbers, which places of a mask depend on what, and what the layers make of it.
+// Dropout: the generator's exact numbers, which places of a mask depend on what, and what the
+// layers make of it.
+#include "rnn/dropout.h"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -9,7 +12,6 @@
 #include "dropout_factors.h"
 #include "isas.h"
 #include "naive_rnn.h"
-#include "rnn/dropout.h"
 #include "rnn_case.h"
 
 namespace fused_rnn {
@@ -30,8 +32,8 @@ std::vector<uint8_t> Mask(const Steps& steps, int64_t width, double p, uint64_t 
   return mask;
 }
 
-// The published first block of Philox4x32-10 for key and counter 0 (Random123, kat_vectors), found by the thresholds at which its
-// elements begin to be kept.
+// The published first block of Philox4x32-10 for key and counter 0 (Random123, kat_vectors), found
+// by the thresholds at which its elements begin to be kept.
 void TestKnownAnswer() {
   constexpr uint32_t kPhilox[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
   const Steps steps = StepsOf(1, 1);
@@ -56,7 +58,8 @@ void TestProbabilities() {
     std::vector<float> in(mask.size(), 3), out(mask.size());
     ApplyMask(steps.rows(), kWidth, p, mask.data(), in.data(), out.data());
     int64_t wrong = 0;
-    for (size_t i = 0; i < out.size(); ++i) wrong += out[i] != (mask[i] ? 3 * static_cast<float>(1 / (1 - p)) : 0);
+    for (size_t i = 0; i < out.size(); ++i)
+      wrong += out[i] != (mask[i] ? 3 * static_cast<float>(1 / (1 - p)) : 0);
     CHECK_EQ(wrong, 0);
   }
 }
@@ -95,14 +98,16 @@ void TestPlaces() {
   for (int64_t t = 0; t < T; ++t) {
     for (int64_t i = 0; i < steps.n(t); ++i) {
       for (int64_t j = 0; j < kWidth; ++j) {
-        wrong += packed[(steps.row(t) + i) * kWidth + j] != mask[(t * N + steps.order(i)) * kWidth + j];
+        wrong +=
+            packed[(steps.row(t) + i) * kWidth + j] != mask[(t * N + steps.order(i)) * kWidth + j];
       }
     }
   }
   CHECK_EQ(wrong, 0);
 }
 
-// In the layers: between them and not after the last, with the factors of the mask; only in training; by the seed.
+// In the layers: between them and not after the last, with the factors of the mask; only in
+// training; by the seed.
 void TestLayers() {
   for (Mode mode : kModes) {
     Case c = SmallCase(mode);
@@ -113,7 +118,8 @@ void TestLayers() {
       ForEachIsa([&c] {
         const Inputs<double> in(c, 1);
         Results<double> trained(in), inferred(in), other(in);
-        const DropoutFactors factors = ReadDropoutFactors<double>(c, RunTrainingForward(c, in, &trained));
+        const DropoutFactors factors =
+            ReadDropoutFactors<double>(c, RunTrainingForward(c, in, &trained));
         CheckOutputs(c, trained, NaiveForward(c, NaiveInputsOf(in), factors));
         RunInference(c, in, &inferred);
         CheckOutputs(c, inferred, NaiveForward(c, NaiveInputsOf(in)));

@@ -50,7 +50,8 @@ template <typename T>
 constexpr double Epsilon() {
   if (std::is_same_v<T, Float16>) return 0x1p-10;
   if (std::is_same_v<T, BFloat16>) return 0x1p-7;
-  return std::is_same_v<T, double> ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  return std::is_same_v<T, double> ? std::numeric_limits<double>::epsilon()
+                                   : std::numeric_limits<float>::epsilon();
 }
 
 }  // namespace fused_rnn

@@ -1,4 +1,6 @@
 // The large products, exactly: small integers, all forms of the operands, on several threads.
+#include "rnn/gemm.h"
+
 #include <vector>
 
 #include "base/team.h"
@@ -7,7 +9,6 @@
 #include "guarded_array.h"
 #include "isas.h"
 #include "random.h"
-#include "rnn/gemm.h"
 
 namespace fused_rnn {
 namespace {
@@ -49,11 +50,12 @@ struct Matrix {
 
 template <typename Real>
 void TestProduct(int64_t M, int64_t N, int64_t K, const Form& form) {
-  Scope scope("M %d, N %d, K %d, a_transposed %d, b_transposed %d, gap %d, onto %d", static_cast<int>(M),
-              static_cast<int>(N), static_cast<int>(K), form.a_transposed, form.b_transposed, static_cast<int>(form.gap),
-              form.onto);
+  Scope scope("M %d, N %d, K %d, a_transposed %d, b_transposed %d, gap %d, onto %d",
+              static_cast<int>(M), static_cast<int>(N), static_cast<int>(K), form.a_transposed,
+              form.b_transposed, static_cast<int>(form.gap), form.onto);
   Random random(M * 10007 + N * 101 + K);
-  Matrix<Real> a(M, K, form.a_transposed, form.gap), b(K, N, form.b_transposed, form.gap), c(M, N, false, form.gap);
+  Matrix<Real> a(M, K, form.a_transposed, form.gap), b(K, N, form.b_transposed, form.gap),
+      c(M, N, false, form.gap);
   a.Fill(&random);
   b.Fill(&random);
   if (form.onto == Form::kResult) c.Fill(&random);
@@ -62,13 +64,16 @@ void TestProduct(int64_t M, int64_t N, int64_t K, const Form& form) {
   std::vector<Real> expected(M * N);
   for (int64_t m = 0; m < M; ++m) {
     for (int64_t n = 0; n < N; ++n) {
-      Real sum = form.onto == Form::kResult ? c.At(m, n) : form.onto == Form::kBias ? bias[n] : Real(0);
+      Real sum = form.onto == Form::kResult ? c.At(m, n)
+                 : form.onto == Form::kBias ? bias[n]
+                                            : Real(0);
       for (int64_t k = 0; k < K; ++k) sum += a.At(m, k) * b.At(k, n);
       expected[m * N + n] = sum;
     }
   }
-  Gemm({M, N, K, a.data.data(), a.ld, form.a_transposed, b.data.data(), b.ld, form.b_transposed, c.data.data(), c.ld,
-        form.onto == Form::kResult, form.onto == Form::kBias ? bias.data() : nullptr});
+  Gemm({M, N, K, a.data.data(), a.ld, form.a_transposed, b.data.data(), b.ld, form.b_transposed,
+        c.data.data(), c.ld, form.onto == Form::kResult,
+        form.onto == Form::kBias ? bias.data() : nullptr});
   int64_t wrong = 0;
   for (int64_t m = 0; m < M; ++m) {
     for (int64_t n = 0; n < N; ++n) wrong += c.At(m, n) != expected[m * N + n];
@@ -95,13 +100,14 @@ void TestSizes() {
       for (int64_t K : {0, 1, 2, 9}) TestForms<Real>(M, N, K);
     }
   }
-  // Beyond the blocks of the float64 product (96 rows, 32 columns, 256 of K), large enough for five threads.
-  for (int threads : {1, 2, 5}) {
+  // Beyond the blocks of the float64 product (96 rows, 32 columns, 256 of K), large enough for five
+  // threads.
+  for (int threads : {1, 5}) {
     Scope scope("threads %d", threads);
     SetNumThreads(threads);
-    CHECK_EQ(TeamSizeFor(97.0 * 131 * 259), threads);
-    TestForms<Real>(97, 131, 259);
-    TestForms<Real>(1, 1031, 2050);
+    CHECK_EQ(TeamSizeFor(97.0 * 131 * 803), threads);
+    TestForms<Real>(97, 131, 803);
+    TestForms<Real>(1, 2503, 4001);
   }
   SetNumThreads(0);
 }

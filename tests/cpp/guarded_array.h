@@ -14,8 +14,8 @@
 
 namespace fused_rnn {
 
-// Memory in front of an inaccessible page. It is kept for the next taker of the same size, as system calls cost far more than
-// a test's arithmetic.
+// Memory in front of an inaccessible page. It is kept for the next taker of the same size, as
+// system calls cost far more than a test's arithmetic.
 class GuardedPages {
  public:
   static constexpr int64_t kPage = 4096;
@@ -27,7 +27,8 @@ class GuardedPages {
       free.pop_back();
       return pages;
     }
-    void* pages = mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* pages =
+        mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::bad_alloc();
     mprotect(static_cast<unsigned char*>(pages) + bytes, kPage, PROT_NONE);
     return static_cast<unsigned char*>(pages);
@@ -41,9 +42,9 @@ class GuardedPages {
   }
 };
 
-// Ends at an inaccessible page, so that reading or writing beyond it is a fault, whoever does it; what
-// is in front (and behind, where `alignment` leaves room) holds a pattern. Starts as all bits set: NaN.
-// Its address is a multiple of `alignment` and, by chance only, of more.
+// Ends at an inaccessible page, so that reading or writing beyond it is a fault, whoever does it;
+// what is in front (and behind, where `alignment` leaves room) holds a pattern. Starts as all bits
+// set: NaN. Its address is a multiple of `alignment` and, by chance only, of more.
 template <typename T>
 class GuardedArray {
  public:
@@ -84,7 +85,8 @@ class GuardedArray {
     const unsigned char* start = reinterpret_cast<const unsigned char*>(data_);
     const auto is_pattern = [](unsigned char byte) { return byte == kPattern; };
     return std::all_of(start - kFront, start, is_pattern) &&
-           std::all_of(start + size_ * sizeof(T), static_cast<const unsigned char*>(base_) + mapped_, is_pattern);
+           std::all_of(start + size_ * sizeof(T),
+                       static_cast<const unsigned char*>(base_) + mapped_, is_pattern);
   }
 
  private:

@@ -1,11 +1,13 @@
-// The 16-bit types' conversions, in base/half.h and in the kernels: exact, and rounded to the nearest, to even.
+// The 16-bit types' conversions, in base/half.h and in the kernels: exact, and rounded to the
+// nearest, to even.
+#include "base/half.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
 #include <vector>
 
-#include "base/half.h"
 #include "base/team.h"
 #include "check.h"
 #include "guarded_array.h"
@@ -28,16 +30,19 @@ constexpr Format FormatOf() {
 template <typename Half>
 double Value(uint16_t bits) {
   constexpr Format f = FormatOf<Half>();
-  const int exponent = (bits & 0x7FFF) >> f.mantissa_bits, mantissa = bits & ((1 << f.mantissa_bits) - 1);
+  const int exponent = (bits & 0x7FFF) >> f.mantissa_bits,
+            mantissa = bits & ((1 << f.mantissa_bits) - 1);
   const double sign = bits >> 15 ? -1 : 1;
   if (exponent == 0x7FFF >> f.mantissa_bits) {
-    return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+    return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN()
+                         : sign * std::numeric_limits<double>::infinity();
   }
   if (exponent == 0) return sign * std::ldexp(mantissa, 1 - f.bias - f.mantissa_bits);
   return sign * std::ldexp(mantissa + (1 << f.mantissa_bits), exponent - f.bias - f.mantissa_bits);
 }
 
-// As a user's thread and as a team's, for which subnormal floats are 0: conversions are exact in both.
+// As a user's thread and as a team's, for which subnormal floats are 0: conversions are exact in
+// both.
 template <typename Body>
 void ForBothSubnormalModes(const Body& body) {
   body();
@@ -49,7 +54,8 @@ bool SameNumber(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
 }
 
-// All 65536 numbers; the array function, in every place of its vectors, gives what the scalar one gives.
+// All 65536 numbers; the array function, in every place of its vectors, gives what the scalar one
+// gives.
 template <typename Half>
 void TestWiden() {
   GuardedArray<Half> halves(1 << 16);
@@ -83,10 +89,12 @@ double Nearest(double x) {
   const double step = std::ldexp(1.0, exponent - f.mantissa_bits);
   const double nearest = std::nearbyint(x / step) * step;
   const double largest = std::ldexp(2 - std::ldexp(1.0, -f.mantissa_bits), f.bias);
-  return std::fabs(nearest) > largest ? std::copysign(std::numeric_limits<double>::infinity(), x) : nearest;
+  return std::fabs(nearest) > largest ? std::copysign(std::numeric_limits<double>::infinity(), x)
+                                      : nearest;
 }
 
-// Every number of the format, the midpoints between neighbours and their neighbours among floats, and random floats of all sizes.
+// Every number of the format, the midpoints between neighbours and their neighbours among floats,
+// and random floats of all sizes.
 template <typename Half>
 void TestNarrow() {
   std::vector<float> floats;
@@ -95,11 +103,14 @@ void TestNarrow() {
     const float next = static_cast<float>(Value<Half>(static_cast<uint16_t>(i + 1)));
     const float middle = value / 2 + next / 2;
     const float infinity = std::numeric_limits<float>::infinity();
-    for (float x : {value, middle, std::nextafter(middle, infinity), std::nextafter(middle, -infinity)}) floats.push_back(x);
+    for (float x :
+         {value, middle, std::nextafter(middle, infinity), std::nextafter(middle, -infinity)})
+      floats.push_back(x);
   }
   Random random(1);
   for (int i = 0; i < 500000; ++i) floats.push_back(FloatOf(static_cast<uint32_t>(random.Bits())));
-  for (float x : {65519.0f, 65520.0f, 65536.0f, 0x1p-24f, 0x1p-25f, 0x1.000002p-25f, 0x1.fep127f, 0x1.ffp127f}) {
+  for (float x : {65519.0f, 65520.0f, 65536.0f, 0x1p-24f, 0x1p-25f, 0x1.000002p-25f, 0x1.fep127f,
+                  0x1.ffp127f}) {
     floats.push_back(x);
     floats.push_back(-x);
   }
@@ -113,9 +124,10 @@ void TestNarrow() {
   int64_t wrong = 0;
   for (int64_t i = 0; i < n; ++i) {
     const double expected = Nearest<Half>(floats[i]);
-    const bool good =
-        SameNumber(Value<Half>(once[i].bits), expected) && SameNumber(Value<Half>(narrowed[i].bits), expected);
-    if (!good && ++wrong == 1) std::printf("%.9g (%a): got %.9g\n", floats[i], floats[i], Value<Half>(once[i].bits));
+    const bool good = SameNumber(Value<Half>(once[i].bits), expected) &&
+                      SameNumber(Value<Half>(narrowed[i].bits), expected);
+    if (!good && ++wrong == 1)
+      std::printf("%.9g (%a): got %.9g\n", floats[i], floats[i], Value<Half>(once[i].bits));
   }
   CHECK_EQ(wrong, 0);
   CHECK(narrowed.Intact());

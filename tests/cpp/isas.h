@@ -3,6 +3,7 @@
 #define FUSED_RNN_TESTS_CPP_ISAS_H_
 
 #include "base/cpu.h"
+#include "base/half.h"
 #include "check.h"
 
 namespace fused_rnn {
@@ -18,15 +19,19 @@ void ForEachIsa(const Body& body) {
   }
 }
 
-// body(Real()) for both element types.
+// body(T()) for the types that are computed with.
+template <typename Body>
+void ForEachReal(const Body& body) {
+  body(float());
+  body(double());
+}
+
+// body(T()) for all types of tensors.
 template <typename Body>
 void ForEachType(const Body& body) {
-  {
-    Scope scope("float");
-    body(float());
-  }
-  Scope scope("double");
-  body(double());
+  ForEachReal(body);
+  body(Float16());
+  body(BFloat16());
 }
 
 }  // namespace fused_rnn

@@ -1,5 +1,5 @@
-// Where things are: the parameter vector, packed panels, the regions of workspace and reserve, and the rows of batches with
-// lengths; each against an enumeration written another way.
+// Where things are: the parameter vector, packed panels, the regions of workspace and reserve, and
+// the rows of batches with lengths; each against an enumeration written another way.
 #include <algorithm>
 #include <cinttypes>
 #include <vector>
@@ -10,23 +10,23 @@
 #include "rnn/panel_layout.h"
 #include "rnn/param_layout.h"
 #include "rnn/steps.h"
+#include "rnn_case.h"
 
 namespace fused_rnn {
 namespace {
 
-int64_t GatesOf(Mode mode) { return mode == Mode::kLstm ? 4 : mode == Mode::kGru ? 3 : 1; }
-
 template <typename Body>
 void ForEachProblem(const Body& body) {
-  for (Mode mode : {Mode::kRnnRelu, Mode::kRnnTanh, Mode::kLstm, Mode::kGru}) {
+  for (Mode mode : kModes) {
     for (int64_t L : {1, 2, 3}) {
       for (int64_t D : {1, 2}) {
         for (int64_t I : {0, 1, 5}) {
           for (int64_t H : {1, 2, 7}) {
             for (int64_t P : {0, 1, 2, 7}) {
               if (P > H || (P > 0 && mode != Mode::kLstm)) continue;
-              Scope scope("mode %d, L %d, D %d, I %d, H %d, P %d", static_cast<int>(mode), static_cast<int>(L),
-                          static_cast<int>(D), static_cast<int>(I), static_cast<int>(H), static_cast<int>(P));
+              Scope scope("mode %d, L %d, D %d, I %d, H %d, P %d", static_cast<int>(mode),
+                          static_cast<int>(L), static_cast<int>(D), static_cast<int>(I),
+                          static_cast<int>(H), static_cast<int>(P));
               Problem problem;
               problem.mode = mode;
               problem.T = 3;
@@ -86,7 +86,8 @@ void TestHugeSizes() {
   const auto param_count = [](const Problem& q) {
     using Wide = __int128;
     const Wide GH = Wide{GatesOf(q.mode)} * q.H, S = q.P > 0 ? q.P : q.H;
-    return static_cast<int64_t>(q.D * (GH * (q.I + S) + (q.L - 1) * GH * (q.D * S + S) + q.L * (Wide{q.P} * q.H + 2 * GH)));
+    return static_cast<int64_t>(
+        q.D * (GH * (q.I + S) + (q.L - 1) * GH * (q.D * S + S) + q.L * (Wide{q.P} * q.H + 2 * GH)));
   };
   CHECK_EQ(ParamCount(p), param_count(p));
   CHECK(ParamCount(p) > INT64_C(100000000000));
@@ -108,7 +109,7 @@ void TestHugeSizes() {
   many.H = 1000;
   CHECK(ReserveBytes(many) >= size_t{4} * 3000 * 1000 * 5 * 1000);
 
-  const auto refused = [](int64_t Problem::*field, int64_t value) {
+  const auto refused = [](int64_t Problem::* field, int64_t value) {
     Problem q;
     q.T = q.N = q.I = q.H = 4;
     q.*field = value;
@@ -118,7 +119,8 @@ void TestHugeSizes() {
     CHECK_THROWS(BackwardWorkspaceBytes(q), "63 bits");
     CHECK_THROWS(ReserveBytes(q), "63 bits");
   };
-  for (int64_t Problem::*field : {&Problem::T, &Problem::N, &Problem::I, &Problem::H, &Problem::L}) {
+  for (int64_t Problem::* field :
+       {&Problem::T, &Problem::N, &Problem::I, &Problem::H, &Problem::L}) {
     refused(field, INT64_MAX);
     refused(field, INT64_C(1) << 60);
   }
@@ -200,7 +202,10 @@ void TestSteps(const std::vector<int64_t>& lengths, int64_t T) {
     if (i > 0) CHECK(steps.length(i) <= steps.length(i - 1));
   }
   const auto running = [&](int64_t t) {
-    return t < 0 || t >= T ? 0 : std::count_if(lengths.begin(), lengths.end(), [t](int64_t length) { return length > t; });
+    return t < 0 || t >= T
+               ? 0
+               : std::count_if(
+                     lengths.begin(), lengths.end(), [t](int64_t length) { return length > t; });
   };
   int64_t row = 0;
   for (int64_t t = 0; t < T; ++t) {
@@ -215,7 +220,8 @@ void TestSteps(const std::vector<int64_t>& lengths, int64_t T) {
       // Times rise if the direction and the pass are both forward or both reversed.
       const bool rising = (d == 0) != backward;
       for (int64_t s = 0; s <= T; ++s) {
-        Scope scope("d %d, backward %d, step %d", static_cast<int>(d), backward, static_cast<int>(s));
+        Scope scope("d %d, backward %d, step %d", static_cast<int>(d), backward,
+                    static_cast<int>(s));
         const Step step = StepOf(steps, d, s, backward);
         const int64_t t = rising ? s : T - 1 - s, before = rising ? s - 1 : T - s;
         CHECK_EQ(step.n, running(t));

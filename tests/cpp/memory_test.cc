@@ -1,5 +1,6 @@
-// Memory: each pass stays inside every region of workspace and reserve and inside every tensor, reads nothing that nobody has
-// written, and leaves its inputs alone. Sizes are small and odd, where such faults are.
+// Memory: each pass stays inside every region of workspace and reserve and inside every tensor,
+// reads nothing that nobody has written, and leaves its inputs alone. Sizes are small and odd,
+// where such faults are.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -18,12 +19,14 @@ namespace {
 
 constexpr int64_t kGap = 128;
 
-// Memory laid out by a plan with gaps: regions are NaN, everything else (the gaps, and what the alignment left over) a pattern.
+// Memory laid out by a plan with gaps: regions are NaN, everything else (the gaps, and what the
+// alignment left over) a pattern.
 class PlannedMemory {
  public:
   explicit PlannedMemory(const RegionPlan& plan) : PlannedMemory(plan.bytes(), plan.regions()) {}
   // `regions` by rising offset.
-  PlannedMemory(int64_t bytes, const std::vector<Region>& regions) : regions_(regions), memory_(MakeMemory(bytes)) {
+  PlannedMemory(int64_t bytes, const std::vector<Region>& regions)
+      : regions_(regions), memory_(MakeMemory(bytes)) {
     ForEachGap([](unsigned char* begin, unsigned char* end) { std::fill(begin, end, kPattern); });
   }
   void* data() { return memory_.data(); }
@@ -32,7 +35,8 @@ class PlannedMemory {
   bool GapsIntact() {
     bool intact = memory_.Intact();
     ForEachGap([&intact](const unsigned char* begin, const unsigned char* end) {
-      intact = intact && std::all_of(begin, end, [](unsigned char byte) { return byte == kPattern; });
+      intact =
+          intact && std::all_of(begin, end, [](unsigned char byte) { return byte == kPattern; });
     });
     return intact;
   }
@@ -55,14 +59,16 @@ class PlannedMemory {
 };
 
 // The regions of `outer`, with those of `inner` in place of the one that holds it.
-std::vector<Region> Flatten(const RegionPlan& outer, const Region& holder, const RegionPlan& inner) {
+std::vector<Region> Flatten(const RegionPlan& outer, const Region& holder,
+                            const RegionPlan& inner) {
   std::vector<Region> regions;
   for (const Region& region : outer.regions()) {
     if (region.offset != holder.offset) {
       regions.push_back(region);
       continue;
     }
-    for (const Region& part : inner.regions()) regions.push_back({holder.offset + part.offset, part.bytes});
+    for (const Region& part : inner.regions())
+      regions.push_back({holder.offset + part.offset, part.bytes});
   }
   return regions;
 }
@@ -73,7 +79,8 @@ int64_t Lanes() {
 }
 
 template <typename T>
-void GuardedForward(const Dims& dims, const Steps& steps, ForwardArgs args, const ReservePlan& reserve) {
+void GuardedForward(const Dims& dims, const Steps& steps, ForwardArgs args,
+                    const ReservePlan& reserve) {
   const ForwardPlan plan(dims, args.reserve != nullptr, Lanes<T>(), kGap);
   const auto run = [&](PlannedMemory workspace, const auto& pass) {
     args.workspace = workspace.data();
@@ -85,12 +92,15 @@ void GuardedForward(const Dims& dims, const Steps& steps, ForwardArgs args, cons
     run(PlannedMemory(staged.bytes(), Flatten(staged, staged.inner, plan)),
         [&] { RunStagedForward<T>(dims, steps, args, staged, plan, reserve); });
   } else {
-    run(PlannedMemory(plan), [&] { RunForward<T>(dims, steps, args, static_cast<const T*>(args.params), plan, reserve); });
+    run(PlannedMemory(plan), [&] {
+      RunForward<T>(dims, steps, args, static_cast<const T*>(args.params), plan, reserve);
+    });
   }
 }
 
 template <typename T>
-void GuardedBackward(const Dims& dims, const Steps& steps, BackwardArgs args, const ReservePlan& reserve) {
+void GuardedBackward(const Dims& dims, const Steps& steps, BackwardArgs args,
+                     const ReservePlan& reserve) {
   const BackwardPlan plan(dims, Lanes<T>(), kGap);
   const auto run = [&](PlannedMemory workspace, const auto& pass) {
     args.workspace = workspace.data();
@@ -102,19 +112,23 @@ void GuardedBackward(const Dims& dims, const Steps& steps, BackwardArgs args, co
     run(PlannedMemory(staged.bytes(), Flatten(staged, staged.inner, plan)),
         [&] { RunStagedBackward<T>(dims, steps, args, staged, plan, reserve); });
   } else {
-    run(PlannedMemory(plan), [&] { RunBackward<T>(dims, steps, args, static_cast<const T*>(args.params), plan, reserve); });
+    run(PlannedMemory(plan), [&] {
+      RunBackward<T>(dims, steps, args, static_cast<const T*>(args.params), plan, reserve);
+    });
   }
 }
 
 template <typename T>
 bool AllIntact(const std::vector<const GuardedArray<T>*>& arrays) {
-  return std::all_of(arrays.begin(), arrays.end(), [](const auto* array) { return array->Intact(); });
+  return std::all_of(arrays.begin(), arrays.end(),
+                     [](const auto* array) { return array->Intact(); });
 }
 
 template <typename T>
 bool NoNan(const std::vector<const GuardedArray<T>*>& arrays) {
   return std::all_of(arrays.begin(), arrays.end(), [](const auto* array) {
-    return std::none_of(array->begin(), array->end(), [](T value) { return std::isnan(ToDouble(value)); });
+    return std::none_of(array->begin(), array->end(),
+                        [](T value) { return std::isnan(ToDouble(value)); });
   });
 }
 
@@ -158,11 +172,13 @@ void TestCase(const Case& c) {
 
 // All of 1 and 2, nothing at all in one place or another, and sizes around the vectors' and tiles'.
 std::vector<Size> Sizes() {
-  std::vector<Size> sizes = {{0, 1, 1, 1, 1}, {0, 2, 3, 2, 1}, {1, 0, 2, 2, 2}, {2, 0, 1, 1, 1}, {0, 0, 1, 1, 1},
-                             {2, 1, 0, 2, 1}, {5, 7, 9, 17, 5}, {4, 3, 2, 33, 17}, {3, 45, 5, 9, 8}, {2, 15, 3, 16, 16}};
+  std::vector<Size> sizes = {
+      {0, 1, 1, 1, 1}, {0, 2, 3, 2, 1},  {1, 0, 2, 2, 2},   {2, 0, 1, 1, 1},  {0, 0, 1, 1, 1},
+      {2, 1, 0, 2, 1}, {5, 7, 9, 17, 5}, {4, 3, 2, 33, 17}, {3, 45, 5, 9, 8}, {2, 15, 3, 16, 16}};
   for (int64_t bits = 0; bits < 16; ++bits) {
     const int64_t H = 1 + (bits >> 3 & 1);
-    for (int64_t P = 1; P <= H; ++P) sizes.push_back({1 + (bits & 1), 1 + (bits >> 1 & 1), 1 + (bits >> 2 & 1), H, P});
+    for (int64_t P = 1; P <= H; ++P)
+      sizes.push_back({1 + (bits & 1), 1 + (bits >> 1 & 1), 1 + (bits >> 2 & 1), H, P});
   }
   return sizes;
 }
@@ -173,13 +189,11 @@ std::vector<Size> Sizes() {
 int main() {
   using namespace fused_rnn;
   SetNumThreads(2);
-  // Sizes outermost: products of the same shapes follow each other, and oneDNN keeps what it has made for a shape.
+  // Sizes outermost: products of the same shapes follow each other, and oneDNN keeps what it has
+  // made for a shape.
   for (const Size& size : Sizes()) {
     ForEachCase(size, [](const Case& c) {
-      ForEachIsa([&c] {
-        TestCase<float>(c);
-        TestCase<double>(c);
-      });
+      ForEachIsa([&c] { ForEachReal([&c](auto real) { TestCase<decltype(real)>(c); }); });
       TestCase<Float16>(c);
       TestCase<BFloat16>(c);
     });

@@ -1,5 +1,6 @@
-// The judge: recurrent layers cell by cell and number by number, from the equations in fused_rnn/rnn.h, sharing nothing with src/.
-// With Number = double it gives outputs; with Dual, the exact derivative of them along one direction of all inputs.
+// The judge: recurrent layers cell by cell and number by number, from the equations in
+// fused_rnn/rnn.h, sharing nothing with src/. With Number = double it gives outputs; with Dual, the
+// exact derivative of them along one direction of all inputs.
 #ifndef FUSED_RNN_TESTS_CPP_NAIVE_RNN_H_
 #define FUSED_RNN_TESTS_CPP_NAIVE_RNN_H_
 
@@ -18,7 +19,9 @@ struct Dual {
 };
 inline Dual operator+(Dual a, Dual b) { return {a.value + b.value, a.slope + b.slope}; }
 inline Dual operator-(Dual a, Dual b) { return {a.value - b.value, a.slope - b.slope}; }
-inline Dual operator*(Dual a, Dual b) { return {a.value * b.value, a.slope * b.value + a.value * b.slope}; }
+inline Dual operator*(Dual a, Dual b) {
+  return {a.value * b.value, a.slope * b.value + a.value * b.slope};
+}
 
 inline double ValueOf(double x) { return x; }
 inline double ValueOf(Dual x) { return x.value; }
@@ -86,7 +89,8 @@ std::vector<Weights<Number>> Unpack(const Case& c, const Number* params) {
 }
 
 template <typename Number>
-std::vector<Number> Affine(const Number* matrix, const Number* bias, int64_t rows, const Number* x, int64_t size) {
+std::vector<Number> Affine(const Number* matrix, const Number* bias, int64_t rows, const Number* x,
+                           int64_t size) {
   std::vector<Number> result(rows);
   for (int64_t i = 0; i < rows; ++i) {
     Number sum = bias != nullptr ? bias[i] : Number(0);
@@ -107,7 +111,8 @@ Number Clip(const Problem& p, Number c) {
 
 // One step of one sequence: h and c become those after the input x.
 template <typename Number>
-void Cell(const Case& problem_case, const Weights<Number>& w, const Number* x, std::vector<Number>* h, std::vector<Number>* c) {
+void Cell(const Case& problem_case, const Weights<Number>& w, const Number* x,
+          std::vector<Number>* h, std::vector<Number>* c) {
   const Problem& p = problem_case.problem;
   const int64_t H = p.H, GH = GatesOf(p.mode) * H;
   const std::vector<Number> a = Affine(w.W, w.bW, GH, x, w.input);
@@ -140,7 +145,8 @@ void Cell(const Case& problem_case, const Weights<Number>& w, const Number* x, s
 }  // namespace naive
 
 template <typename Number>
-NaiveOutputs<Number> NaiveForward(const Case& c, const NaiveInputs<Number>& in, const DropoutFactors& dropout = {}) {
+NaiveOutputs<Number> NaiveForward(const Case& c, const NaiveInputs<Number>& in,
+                                  const DropoutFactors& dropout = {}) {
   const Problem& p = c.problem;
   const int64_t N = p.N, S = c.StateSize(), width = p.D * S;
   const std::vector<naive::Weights<Number>> weights = naive::Unpack(c, in.params.data());
@@ -152,7 +158,8 @@ NaiveOutputs<Number> NaiveForward(const Case& c, const NaiveInputs<Number>& in, 
       const int64_t k = l * p.D + d;
       for (int64_t n = 0; n < N; ++n) {
         const auto state_of = [&](const std::vector<Number>& states, int64_t size) {
-          return std::vector<Number>(states.begin() + (k * N + n) * size, states.begin() + (k * N + n + 1) * size);
+          return std::vector<Number>(states.begin() + (k * N + n) * size,
+                                     states.begin() + (k * N + n + 1) * size);
         };
         std::vector<Number> h = state_of(in.h0, S), cell;
         if (c.lstm()) cell = state_of(in.c0, p.H);
@@ -168,16 +175,18 @@ NaiveOutputs<Number> NaiveForward(const Case& c, const NaiveInputs<Number>& in, 
     out.y = y;
     input = y;
     if (!dropout.empty() && l < p.L - 1) {
-      for (size_t i = 0; i < input.size(); ++i) input[i] = input[i] * Number(dropout[l * input.size() + i]);
+      for (size_t i = 0; i < input.size(); ++i)
+        input[i] = input[i] * Number(dropout[l * input.size() + i]);
     }
   }
   return out;
 }
 
-// The derivative of sum(dy * y) + sum(dhN * hN) + sum(dcN * cN) along `direction`, a direction of the inputs.
+// The derivative of sum(dy * y) + sum(dhN * hN) + sum(dcN * cN) along `direction`, a direction of
+// the inputs.
 template <typename T>
-double NaiveSlope(const Case& c, const Inputs<T>& in, const NaiveInputs<double>& point, const NaiveInputs<double>& direction,
-                  const DropoutFactors& dropout = {}) {
+double NaiveSlope(const Case& c, const Inputs<T>& in, const NaiveInputs<double>& point,
+                  const NaiveInputs<double>& direction, const DropoutFactors& dropout = {}) {
   const auto combine = [](const std::vector<double>& values, const std::vector<double>& slopes) {
     std::vector<Dual> result(values.size());
     for (size_t i = 0; i < values.size(); ++i) result[i] = {values[i], slopes[i]};

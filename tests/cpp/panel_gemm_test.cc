@@ -1,10 +1,11 @@
-// The packed panel product and the packing, exactly: small integers, whose sums are exact in every order and type.
+// The products with packed panels and with weights as they are, and the packing, exactly: small
+// integers, whose sums are exact in every order and type.
+#include <cmath>
 #include <cstring>
-#include <type_traits>
 #include <vector>
 
-#include "base/half.h"
 #include "check.h"
+#include "element.h"
 #include "guarded_array.h"
 #include "isas.h"
 #include "kernels/kernel_table.h"
@@ -16,19 +17,8 @@ namespace {
 constexpr int64_t kAlignment = 64;  // of panels
 
 template <typename Weight>
-Weight FromInt(int64_t value) {
-  if constexpr (std::is_arithmetic_v<Weight>) {
-    return static_cast<Weight>(value);
-  } else {
-    Weight weight;
-    Narrow(static_cast<float>(value), &weight);
-    return weight;
-  }
-}
-
-template <typename Weight>
-bool IsInt(Weight weight, int64_t value) {
-  const Weight expected = FromInt<Weight>(value);
+bool IsNumber(Weight weight, double value) {
+  const Weight expected = FromDouble<Weight>(value);
   return std::memcmp(&weight, &expected, sizeof(weight)) == 0;
 }
 
@@ -36,17 +26,23 @@ bool IsInt(Weight weight, int64_t value) {
 template <typename Real, typename Weight>
 struct Product {
   Product(int64_t max_rows, int64_t max_count, int64_t K, int64_t V)
-      : K(K), columns(max_count * V), panels(max_count * K * V, kAlignment), a(max_rows * K), c(max_rows * columns) {
+      : K(K),
+        columns(max_count * V),
+        panels(max_count * K * V, kAlignment),
+        a(max_rows * K),
+        c(max_rows * columns) {
     Random random(K);
     std::vector<int64_t> b(K * columns);
     random.FillInts(&b, -3, 3);
     random.FillInts(&a, -3, 3);
     for (int64_t k = 0; k < K; ++k) {
-      for (int64_t j = 0; j < columns; ++j) panels[(j / V * K + k) * V + j % V] = FromInt<Weight>(b[k * columns + j]);
+      for (int64_t j = 0; j < columns; ++j)
+        panels[(j / V * K + k) * V + j % V] = FromDouble<Weight>(b[k * columns + j]);
     }
     for (int64_t row = 0; row < max_rows; ++row) {
       for (int64_t k = 0; k < K; ++k) {
-        for (int64_t j = 0; j < columns; ++j) c[row * columns + j] += a[row * K + k] * b[k * columns + j];
+        for (int64_t j = 0; j < columns; ++j)
+          c[row * columns + j] += a[row * K + k] * b[k * columns + j];
       }
     }
   }
@@ -63,18 +59,21 @@ struct Variant {
 };
 
 template <typename Real, typename Weight>
-void TestProduct(const Product<Real, Weight>& product, int64_t rows, int64_t count, const Variant& v) {
+void TestProduct(const Product<Real, Weight>& product, int64_t rows, int64_t count,
+                 const Variant& v) {
   const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>();
   const int64_t K = product.K, V = Kernels<Real>().lanes, columns = count * V;
   const int64_t a_ld = K + v.a_gap, c_ld = columns + v.c_gap;
-  Scope scope("rows %d, count %d, K %d, a_ld %d, c_ld %d, accumulate %d, prefetch %d", static_cast<int>(rows),
-              static_cast<int>(count), static_cast<int>(K), static_cast<int>(a_ld), static_cast<int>(c_ld), v.accumulate,
-              v.prefetch);
-  // Both end with their last element, and what is between their rows is NaN; a's address is odd as often as not.
+  Scope scope("rows %d, count %d, K %d, a_ld %d, c_ld %d, accumulate %d, prefetch %d",
+              static_cast<int>(rows), static_cast<int>(count), static_cast<int>(K),
+              static_cast<int>(a_ld), static_cast<int>(c_ld), v.accumulate, v.prefetch);
+  // Both end with their last element, and what is between their rows is NaN; a's address is odd as
+  // often as not.
   GuardedArray<Real> a(rows > 0 ? (rows - 1) * a_ld + K : 0), c((rows - 1) * c_ld + columns);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t k = 0; k < K; ++k) a[row * a_ld + k] = static_cast<Real>(product.a[row * K + k]);
-    for (int64_t j = 0; j < columns && v.accumulate; ++j) c[row * c_ld + j] = static_cast<Real>(row - j);
+    for (int64_t j = 0; j < columns && v.accumulate; ++j)
+      c[row * c_ld + j] = static_cast<Real>(row - j);
   }
   // The panels that are used end at the inaccessible page.
   const Weight* panels = product.panels.data() + (product.columns - columns) * K;
@@ -84,10 +83,12 @@ void TestProduct(const Product<Real, Weight>& product, int64_t rows, int64_t cou
   int64_t wrong = 0;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t j = 0; j < columns; ++j) {
-      const int64_t expected = product.c[row * product.columns + first_column + j] + (v.accumulate ? row - j : 0);
+      const int64_t expected =
+          product.c[row * product.columns + first_column + j] + (v.accumulate ? row - j : 0);
       wrong += c[row * c_ld + j] != static_cast<Real>(expected);
     }
-    for (int64_t j = columns; j < c_ld && row + 1 < rows; ++j) wrong += c[row * c_ld + j] == c[row * c_ld + j];
+    for (int64_t j = columns; j < c_ld && row + 1 < rows; ++j)
+      wrong += c[row * c_ld + j] == c[row * c_ld + j];
   }
   CHECK_EQ(wrong, 0);
   CHECK(c.Intact());
@@ -116,6 +117,49 @@ void TestProducts() {
   }
 }
 
+// Weights as the caller stores them, [columns, K], which end at the inaccessible page.
+template <typename Real, typename Weight>
+void TestUnpacked() {
+  const int64_t V = Kernels<Real>().lanes;
+  Random random(3);
+  for (int64_t K : {int64_t{1}, int64_t{2}, V - 1, V, V + 1, 2 * V - 1, 2 * V, 2 * V + 1, 3 * V,
+                    int64_t{1025}}) {
+    for (int64_t rows : {1, 2, 5}) {
+      for (int64_t columns = 1; columns <= 9; ++columns) {
+        for (int64_t gap : {0, 3}) {
+          Scope scope("rows %d, columns %d, K %d, gap %d", static_cast<int>(rows),
+                      static_cast<int>(columns), static_cast<int>(K), static_cast<int>(gap));
+          const int64_t ld = K + gap, c_ld = columns + gap;
+          GuardedArray<Real> a(rows * ld - gap), c(rows * c_ld - gap);
+          GuardedArray<Weight> w(columns * ld - gap);
+          std::vector<int64_t> a_ints(a.size()), w_ints(w.size());
+          random.FillInts(&a_ints, -3, 3);
+          random.FillInts(&w_ints, -3, 3);
+          for (int64_t i = 0; i < a.size(); ++i)
+            a[i] = i % ld < K ? static_cast<Real>(a_ints[i]) : a[i];
+          for (int64_t i = 0; i < w.size(); ++i)
+            w[i] = i % ld < K ? FromDouble<Weight>(w_ints[i]) : w[i];
+          Panels<Real, Weight>().row_gemm(
+              {rows, K, columns, a.data(), ld, w.data(), ld, c.data(), c_ld});
+          int64_t wrong = 0;
+          for (int64_t i = 0; i < c.size(); ++i) {
+            if (i % c_ld >= columns) {
+              wrong += !std::isnan(c[i]);
+              continue;
+            }
+            int64_t sum = 0;
+            for (int64_t k = 0; k < K; ++k)
+              sum += a_ints[i / c_ld * ld + k] * w_ints[i % c_ld * ld + k];
+            wrong += c[i] != static_cast<Real>(sum);
+          }
+          CHECK_EQ(wrong, 0);
+          CHECK(c.Intact());
+        }
+      }
+    }
+  }
+}
+
 // Both ways to pack, for whole and partial panels.
 template <typename Real, typename Weight>
 void TestPacking() {
@@ -125,19 +169,24 @@ void TestPacking() {
     for (int64_t K : {1, 2, 5, 16, 33}) {
       for (int64_t gap : {0, 3}) {
         for (bool transposed : {false, true}) {
-          Scope scope("columns %d, K %d, gap %d, transposed %d", static_cast<int>(columns), static_cast<int>(K),
-                      static_cast<int>(gap), transposed);
+          Scope scope("columns %d, K %d, gap %d, transposed %d", static_cast<int>(columns),
+                      static_cast<int>(K), static_cast<int>(gap), transposed);
           const int64_t outer = transposed ? columns : K, ld = (transposed ? K : columns) + gap;
           GuardedArray<Weight> w(outer * ld - gap), panel(K * V, kAlignment);
           // Element (k, j) of the matrix is a number of its own.
-          const auto value = [&](int64_t k, int64_t j) { return 1 + k * V + j - (k % 2) * 300; };
+          const auto value = [&](int64_t k, int64_t j) -> double {
+            return 1 + k * V + j - (k % 2) * 300;
+          };
           for (int64_t k = 0; k < K; ++k) {
-            for (int64_t j = 0; j < columns; ++j) w[transposed ? j * ld + k : k * ld + j] = FromInt<Weight>(value(k, j));
+            for (int64_t j = 0; j < columns; ++j)
+              w[transposed ? j * ld + k : k * ld + j] = FromDouble<Weight>(value(k, j));
           }
-          (transposed ? kernels.pack_transposed : kernels.pack)(w.data(), ld, columns, K, panel.data());
+          (transposed ? kernels.pack_transposed : kernels.pack)(w.data(), ld, columns, K,
+                                                                panel.data());
           int64_t wrong = 0;
           for (int64_t k = 0; k < K; ++k) {
-            for (int64_t j = 0; j < V; ++j) wrong += !IsInt(panel[k * V + j], j < columns ? value(k, j) : 0);
+            for (int64_t j = 0; j < V; ++j)
+              wrong += !IsNumber(panel[k * V + j], j < columns ? value(k, j) : 0);
           }
           CHECK_EQ(wrong, 0);
           CHECK(w.Intact() && panel.Intact());
@@ -152,6 +201,7 @@ void Test(const char* types) {
   Scope scope("%s", types);
   ForEachIsa([] {
     TestProducts<Real, Weight>();
+    TestUnpacked<Real, Weight>();
     TestPacking<Real, Weight>();
   });
 }

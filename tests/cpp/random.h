@@ -28,7 +28,8 @@ class Random {
 
   template <typename Values>
   void FillUniform(Values* values, double low, double high) {
-    for (auto& value : *values) value = static_cast<std::decay_t<decltype(value)>>(Uniform(low, high));
+    for (auto& value : *values)
+      value = static_cast<std::decay_t<decltype(value)>>(Uniform(low, high));
   }
   // Small integers, whose sums of products are exact in any order.
   template <typename Values>

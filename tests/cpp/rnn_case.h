@@ -1,5 +1,5 @@
-// A recurrent problem with tensors around it, and how to run it. Every tensor is a GuardedArray, so that a
-// read or write beyond any of them is a fault; outputs start as NaN.
+// A recurrent problem with tensors around it, and how to run it. Every tensor is a GuardedArray, so
+// that a read or write beyond any of them is a fault; outputs start as NaN.
 #ifndef FUSED_RNN_TESTS_CPP_RNN_CASE_H_
 #define FUSED_RNN_TESTS_CPP_RNN_CASE_H_
 
@@ -39,9 +39,10 @@ struct Case {
     constexpr const char* kNames[] = {"rnn_relu", "rnn_tanh", "lstm", "gru"};
     const Problem& p = problem;
     char text[200];
-    std::snprintf(text, sizeof(text), "%s T %d N %d I %d H %d L %d D %d P %d dropout %g clip %d", kNames[static_cast<int>(p.mode)],
-                  static_cast<int>(p.T), static_cast<int>(p.N), static_cast<int>(p.I), static_cast<int>(p.H),
-                  static_cast<int>(p.L), static_cast<int>(p.D), static_cast<int>(p.P), p.dropout, p.clip);
+    std::snprintf(text, sizeof(text), "%s T %d N %d I %d H %d L %d D %d P %d dropout %g clip %d",
+                  kNames[static_cast<int>(p.mode)], static_cast<int>(p.T), static_cast<int>(p.N),
+                  static_cast<int>(p.I), static_cast<int>(p.H), static_cast<int>(p.L),
+                  static_cast<int>(p.D), static_cast<int>(p.P), p.dropout, p.clip);
     std::string result = text;
     if (p.variable_length) result += " lengths";
     for (int64_t length : lengths) result += " " + std::to_string(length);
@@ -88,7 +89,8 @@ void ForEachCase(const Size& size, const Body& body) {
     for (int64_t L : {1, 2, 3}) {
       for (int64_t D : {1, 2}) {
         for (int features = 0; features < 16; ++features) {
-          const bool lengths = features & 1, dropout = features & 2, projection = features & 4, clip = features & 8;
+          const bool lengths = features & 1, dropout = features & 2, projection = features & 4,
+                     clip = features & 8;
           if ((projection || clip) && mode != Mode::kLstm) continue;
           if (dropout && L == 1) continue;
           Case c;
@@ -125,13 +127,16 @@ struct Inputs {
     // Weights of a size at which gates neither saturate nor forget at once.
     const double weight = std::min(0.5, 1.5 / std::sqrt(static_cast<double>(c.problem.H)));
     const auto fill = [&random](GuardedArray<T>* values, double range) {
-      for (T& value : *values) value = FromDouble<T>(static_cast<float>(random.Uniform(-range, range)));
+      for (T& value : *values)
+        value = FromDouble<T>(static_cast<float>(random.Uniform(-range, range)));
     };
     fill(&params, weight);
     for (GuardedArray<T>* values : {&x, &h0, &c0, &dy, &dhN, &dcN}) fill(values, 1);
   }
 
-  std::vector<const GuardedArray<T>*> all() const { return {&x, &params, &h0, &c0, &dy, &dhN, &dcN}; }
+  std::vector<const GuardedArray<T>*> all() const {
+    return {&x, &params, &h0, &c0, &dy, &dhN, &dcN};
+  }
 
   GuardedArray<T> x, params, h0, c0;
   GuardedArray<T> dy, dhN, dcN;
@@ -140,7 +145,12 @@ struct Inputs {
 template <typename T>
 struct Results {
   explicit Results(const Inputs<T>& in)
-      : y(in.dy.size()), hN(in.h0.size()), cN(in.c0.size()), dx(in.x.size()), dparams(in.params.size()), dh0(in.h0.size()),
+      : y(in.dy.size()),
+        hN(in.h0.size()),
+        cN(in.c0.size()),
+        dx(in.x.size()),
+        dparams(in.params.size()),
+        dh0(in.h0.size()),
         dc0(in.c0.size()) {}
 
   std::vector<const GuardedArray<T>*> outputs() const { return {&y, &hN, &cN}; }
@@ -152,7 +162,8 @@ struct Results {
 };
 
 struct Requests {
-  Request dx = Request::kWrite, dparams = Request::kWrite, dh0 = Request::kWrite, dc0 = Request::kWrite;
+  Request dx = Request::kWrite, dparams = Request::kWrite, dh0 = Request::kWrite,
+          dc0 = Request::kWrite;
 };
 
 // Without workspace and reserve.
@@ -172,7 +183,8 @@ ForwardArgs MakeForwardArgs(const Case& c, const Inputs<T>& in, Results<T>* out)
 }
 
 template <typename T>
-BackwardArgs MakeBackwardArgs(const Case& c, const Inputs<T>& in, Results<T>* out, const Requests& requests) {
+BackwardArgs MakeBackwardArgs(const Case& c, const Inputs<T>& in, Results<T>* out,
+                              const Requests& requests) {
   BackwardArgs args;
   args.x = in.x.data();
   args.params = in.params.data();
@@ -222,7 +234,8 @@ Memory RunTrainingForward(const Case& c, const Inputs<T>& in, Results<T>* out) {
 }
 
 template <typename T>
-void RunBackwardOf(const Case& c, const Inputs<T>& in, const Memory& reserve, const Requests& requests, Results<T>* out) {
+void RunBackwardOf(const Case& c, const Inputs<T>& in, const Memory& reserve,
+                   const Requests& requests, Results<T>* out) {
   const Problem problem = c.WithType(DTypeOf<T>());
   Memory workspace = MakeMemory(BackwardWorkspaceBytes(problem));
   BackwardArgs args = MakeBackwardArgs(c, in, out, requests);

@@ -1,4 +1,6 @@
 // Threads: the team, the settings, and what they leave behind.
+#include "base/team.h"
+
 #include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +14,6 @@
 #include <vector>
 
 #include "base/cpu.h"
-#include "base/team.h"
 #include "check.h"
 #include "rnn_case.h"
 
@@ -56,7 +57,8 @@ void TestMaxIsa() {
                // Every call throws, not only the first, and says what it got.
                for (int repeat = 0; repeat < 2; ++repeat) {
                  CHECK_THROWS(IsaName(), (std::string("got '") + value + "'").c_str());
-                 CHECK_THROWS(ForwardWorkspaceBytes(SmallCase(Mode::kGru).problem, false), "FUSED_RNN_MAX_ISA");
+                 CHECK_THROWS(ForwardWorkspaceBytes(SmallCase(Mode::kGru).problem, false),
+                              "FUSED_RNN_MAX_ISA");
                }
                return Checks().failures > 0 ? 1 : 0;
              }),
@@ -84,7 +86,8 @@ void TestSplit() {
       for (int i = 0; i < parts; ++i) {
         const Range range = Split(count, parts, i);
         CHECK_EQ(range.begin, next);
-        CHECK(range.end - range.begin == count / parts || range.end - range.begin == count / parts + 1);
+        CHECK(range.end - range.begin == count / parts ||
+              range.end - range.begin == count / parts + 1);
         next = range.end;
       }
       CHECK_EQ(next, count);
@@ -116,7 +119,10 @@ void TestRunTeam() {
   }
   // Within a team, OpenMP may grant one thread; the work is done all the same.
   std::atomic<int> visits{0};
-  RunTeam(3, [&](int, int) { ParallelFor(4, 10, [&](int64_t begin, int64_t end) { visits += static_cast<int>(end - begin); }); });
+  RunTeam(3, [&](int, int) {
+    ParallelFor(4, 10,
+                [&](int64_t begin, int64_t end) { visits += static_cast<int>(end - begin); });
+  });
   CHECK_EQ(visits.load(), 30);
 }
 

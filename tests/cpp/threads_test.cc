@@ -1,4 +1,5 @@
-// What number of threads computes, which of a program's threads calls, and whether it was forked, changes nothing.
+// What number of threads computes, which of a program's threads calls, and whether it was forked,
+// changes nothing.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,8 +24,8 @@ constexpr int kMostThreads = 7;
 Case LargeCase(Mode mode) {
   Case c;
   c.problem.mode = mode;
-  c.problem.T = 8;
-  c.problem.N = 24;
+  c.problem.T = 32 / GatesOf(mode);
+  c.problem.N = 30;
   c.problem.I = 41;
   c.problem.H = 101;
   c.problem.L = 2;
@@ -34,11 +35,12 @@ Case LargeCase(Mode mode) {
 
 void CheckUsesThreads(const Case& c) {
   const Problem& p = c.problem;
-  const double step_work = static_cast<double>(p.D * p.N * GatesOf(p.mode) * p.H * c.StateSize());
-  CHECK_EQ(TeamSizeFor(step_work * static_cast<double>(p.T), step_work), kMostThreads);
+  const double step_work = static_cast<double>(p.N * GatesOf(p.mode) * p.H * c.StateSize());
+  CHECK_EQ(TeamSizeFor(step_work * static_cast<double>(p.D * p.T), step_work), kMostThreads);
 }
 
-// The same number bit by bit in double; in float oneDNN may cut a sum into parts, one for each thread.
+// The same number bit by bit in double; in float oneDNN may cut a sum into parts, one for each
+// thread.
 template <typename T>
 void CheckSameNumbers(const Case& c, const GuardedArray<T>& got, const GuardedArray<T>& expected) {
   if (std::is_same_v<T, double>) {
@@ -62,10 +64,12 @@ void TestThreadCounts(const Case& c) {
     SetNumThreads(threads);
     const Results<T> got = RunTraining(c, in);
     for (size_t i = 0; i < 3; ++i) CheckSameNumbers(c, *got.outputs()[i], *expected.outputs()[i]);
-    for (size_t i = 0; i < 4; ++i) CheckSameNumbers(c, *got.gradients()[i], *expected.gradients()[i]);
+    for (size_t i = 0; i < 4; ++i)
+      CheckSameNumbers(c, *got.gradients()[i], *expected.gradients()[i]);
     Results<T> got_inferred(in);
     RunInference(c, in, &got_inferred);
-    for (size_t i = 0; i < 3; ++i) CheckSameNumbers(c, *got_inferred.outputs()[i], *inferred.outputs()[i]);
+    for (size_t i = 0; i < 3; ++i)
+      CheckSameNumbers(c, *got_inferred.outputs()[i], *inferred.outputs()[i]);
   }
   SetNumThreads(0);
 }
@@ -121,7 +125,8 @@ void TestFork() {
   if (child == 0) {
     alarm(60);  // kills a child that waits for threads that are not there
     const Results<float> got = RunTraining(c, in);
-    _exit(NumThreads() == 1 && SameBits(got.y, expected.y) && SameBits(got.dx, expected.dx) ? 0 : 1);
+    _exit(NumThreads() == 1 && SameBits(got.y, expected.y) && SameBits(got.dx, expected.dx) ? 0
+                                                                                            : 1);
   }
   int status = -1;
   CHECK_EQ(waitpid(child, &status, 0), child);

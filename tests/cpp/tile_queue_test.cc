@@ -1,5 +1,5 @@
-// How a recurrence is cut into tiles and shared out: every tile once, after the whole phase before, whichever threads come late or
-// not at all.
+// How a recurrence is cut into tiles and shared out: every tile once, after the whole phase before,
+// whichever threads come late or not at all.
 #include "base/tile_queue.h"
 
 #include <unistd.h>
@@ -20,7 +20,8 @@ void TestTileSplit() {
   for (int64_t blocks : {0, 1, 2, 5, 16, 37}) {
     for (int64_t per_tile : {1, 2, 4}) {
       for (int lanes : {1, 2, 3, 7, 40}) {
-        Scope scope("blocks %d, per_tile %d, lanes %d", static_cast<int>(blocks), static_cast<int>(per_tile), lanes);
+        Scope scope("blocks %d, per_tile %d, lanes %d", static_cast<int>(blocks),
+                    static_cast<int>(per_tile), lanes);
         const TileSplit split(blocks, per_tile, lanes);
         CHECK_EQ(split.lanes(), lanes);
         int64_t next = 0, tiles = 0;
@@ -40,13 +41,15 @@ void TestTileSplit() {
   }
 }
 
-// A sequence of phases that each read all that the phase before has written, without atomics: the queue orders them.
+// A sequence of phases that each read all that the phase before has written, without atomics: the
+// queue orders them.
 class Phases {
  public:
   static constexpr int kPhases = 300;
   static constexpr int64_t kMostBlocks = 19;
 
-  // `lanes` owners. Now and then a tile is slow, so that others wait long enough to help, and to fall asleep.
+  // `lanes` owners. Now and then a tile is slow, so that others wait long enough to help, and to
+  // fall asleep.
   explicit Phases(int lanes) : lanes_(lanes), runs_(kPhases * kMostBlocks) {
     for (auto& half : stamps_) half.assign(kMostBlocks, -1);
   }
@@ -83,7 +86,9 @@ class Phases {
 
  private:
   // Now many, now few, now none.
-  static int64_t BlocksOf(int phase) { return phase % 5 == 3 ? 0 : phase % 7 == 2 ? 1 : kMostBlocks - phase % 4; }
+  static int64_t BlocksOf(int phase) {
+    return phase % 5 == 3 ? 0 : phase % 7 == 2 ? 1 : kMostBlocks - phase % 4;
+  }
 
   int lanes_;
   TileQueue queue_;
@@ -100,7 +105,8 @@ void TestTileQueue() {
       Phases phases(lanes);
       std::vector<std::thread> team;
       for (int thread = 0; thread < threads; ++thread) {
-        team.emplace_back([&phases, thread, lanes] { phases.RunThread(thread < lanes ? thread : -1); });
+        team.emplace_back(
+            [&phases, thread, lanes] { phases.RunThread(thread < lanes ? thread : -1); });
       }
       for (std::thread& thread : team) thread.join();
       phases.Check();
@@ -112,7 +118,8 @@ void TestTileQueue() {
   }
 }
 
-// In each direction and phase every block is computed once, in tiles whose `next` is one of the same owner's.
+// In each direction and phase every block is computed once, in tiles whose `next` is one of the
+// same owner's.
 void TestRunDirections() {
   constexpr int64_t kBlocks = 23, kPerTile = 2;
   constexpr int kPhases = 40;
@@ -125,17 +132,20 @@ void TestRunDirections() {
       RunDirections(D, 1e12, 1e12, [&](int64_t d, DirectionPhases& phases) {
         for (int phase = 0; phase < kPhases; ++phase) {
           phases.Run(kBlocks, kPerTile, [&](BlockTile tile) {
-            wrong += tile.count < 1 || tile.count > kPerTile || tile.next < 0 || tile.next >= kBlocks;
+            wrong +=
+                tile.count < 1 || tile.count > kPerTile || tile.next < 0 || tile.next >= kBlocks;
             for (int64_t block = tile.begin; block < tile.begin + tile.count; ++block) {
               ++runs[(d * kPhases + phase) * kBlocks + block];
-              if (phase > 0) wrong += runs[(d * kPhases + phase - 1) * kBlocks + (block + 1) % kBlocks] != 1;
+              if (phase > 0)
+                wrong += runs[(d * kPhases + phase - 1) * kBlocks + (block + 1) % kBlocks] != 1;
             }
           });
         }
       });
       CHECK_EQ(wrong.load(), 0);
       int64_t not_once = 0;
-      for (size_t i = 0; i < runs.size(); ++i) not_once += runs[i] != (static_cast<int64_t>(i) < D * kPhases * kBlocks ? 1 : 0);
+      for (size_t i = 0; i < runs.size(); ++i)
+        not_once += runs[i] != (static_cast<int64_t>(i) < D * kPhases * kBlocks ? 1 : 0);
       CHECK_EQ(not_once, 0);
     }
   }

@@ -11,6 +11,8 @@ from mxnet.gluon import rnn as stock
 from mxnet.gluon.parameter import ParameterDict
 from mxnet.util import is_np_array
 
+from fused_rnn import ndarray as nd
+from fused_rnn import symbol as sym
 from fused_rnn.gluon.parameter import FusedParameter, Part
 
 __all__ = ["GRU", "LSTM", "RNN"]
@@ -19,6 +21,7 @@ __all__ = ["GRU", "LSTM", "RNN"]
 _TRACE = ("_cached_graph", "_cached_op", "_cached_op_args", "_in_format", "_out_format")
 _NO_TRACE = ((), None, [], None, None)
 
+
 class _FusedLayer(stock.rnn_layer._RNNLayer):
     """What the three layers share; the base supplies the options and the form of the states."""
 
@@ -26,8 +29,7 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
         if not 0 <= weight_drop < 1:
             raise ValueError(f"weight_drop: expected a number in [0, 1), found {weight_drop}")
         self._weight_drop = weight_drop
-        self._traces: dict[tuple[bool, ...], tuple] = {}
-        self._form: tuple[bool, ...] = ()
+        self._traces: dict[bool, tuple] = {}
         self._parts: list[Part] = []
         super().__init__(*args, **kwargs)
         self.parameters = self._shared_or_new_parameter()
@@ -74,7 +76,7 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
         else it selects the matching parts.
         """
         chosen = super().collect_params(select)
-        if select is None or len(chosen):
+        if select is None or list(chosen):
             return chosen
         pattern = re.compile(select)
         parts = [part for part in self.parameters.parts.values() if pattern.match(part.name)]
@@ -104,13 +106,12 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
         super()._clear_cached_op()
         self._traces.clear()
 
-    def _use_trace(self, form: tuple[bool, ...]) -> None:
+    def _use_trace(self, with_states: bool) -> None:
         """Calls with and without states are two graphs; HybridBlock has room for one."""
-        if form != self._form:
-            self._traces[self._form] = tuple(getattr(self, name) for name in _TRACE)
-            for name, value in zip(_TRACE, self._traces.get(form, _NO_TRACE)):
+        if self._in_format is not None and with_states != (self._in_format[1] != -1):
+            self._traces[not with_states] = tuple(getattr(self, name) for name in _TRACE)
+            for name, value in zip(_TRACE, self._traces.get(with_states, _NO_TRACE)):
                 setattr(self, name, value)
-            self._form = form
 
     def __call__(
         self,
@@ -127,7 +128,7 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
                 f"sequence_length: the layer was made with use_sequence_length="
                 f"{self._use_sequence_length}, found {found}"
             )
-        self._use_trace((states is None,))
+        self._use_trace(states is not None)
         return super(stock.rnn_layer._RNNLayer, self).__call__(inputs, states, sequence_length)
 
     def _check_states(self, inputs: Any, states: list) -> None:
@@ -161,7 +162,7 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
     ) -> Any:
         begin = self._zero_states(F, inputs) if states is None else states
         swapaxes = F.np.swapaxes if is_np_array() else F.swapaxes
-        rnn = F.npx.fused_rnn if is_np_array() else F.FusedRNN
+        rnn = F.npx.fused_rnn if is_np_array() else (nd if F is mx.nd else sym).RNN
         if self._weight_drop:
             parameters = self._drop_weights(F, parameters)
         if self._layout == "NTC":
@@ -219,6 +220,8 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
             pieces.append(F.reshape(F.concat(*parts, dim=1), shape=(-1,)))
         pieces.append(F.slice_axis(parameters, axis=0, begin=-biases, end=None))
         result = F.concat(*pieces, dim=0)
+        # The same values; but now the vector's shape follows from what the operator expects.
+        result = F._internal._identity_with_attr_like_rhs(result, parameters)
         return result.as_np_ndarray() if is_np_array() else result
 
 

@@ -48,7 +48,7 @@ class FusedParameter(Parameter):
         self.parts = {part.name: PartParameter(self, prefix + part.name, part) for part in parts}
         # The operator's order: all weights, then all biases.
         self._order = sorted(self.parts.values(), key=lambda part: part.spec.name.endswith("bias"))
-        self._loaded: dict[str, mx.nd.NDArray] = {}  # parts that came before all could be placed
+        self._waiting: dict[str, mx.nd.NDArray] = {}  # parts that came before the whole was there
         self._begins: dict[str, int] = {}
         super().__init__(name, shape=(0,), allow_deferred_init=True, **kwargs)
         if all(_size(part.spec.shape) for part in self._order):
@@ -72,41 +72,60 @@ class FusedParameter(Parameter):
             begin = 0
             for each in self._order:
                 self._begins[each.name] = begin
-                begin += _size(each.shape)
-        begin, shape = self._begins[part.name], part.shape
+                begin += _size(each._shape)
+        begin, shape = self._begins[part.name], part._shape
         flat = whole.as_nd_ndarray()
         window = flat[begin : begin + _size(shape)].reshape(shape)
         return window if flat is whole else window.as_np_ndarray()
 
     def receive(self, part: PartParameter, data: mx.nd.NDArray, ctx: list | None) -> None:
         """Keeps a part's data until the whole is initialised; that is now if all parts are here."""
-        self._loaded[part.name] = data
-        if ctx is not None and len(self._loaded) == len(self.parts):
+        self._waiting[part.name] = data
+        if ctx is not None and len(self._waiting) == len(self.parts):
             with autograd.pause():
-                whole = _zeros(self.shape, self.dtype)
-                self._place_loaded(whole)
+                whole = self._assemble()
                 self._deferred_init = ()
                 self._init_impl(whole, ctx)
 
-    def _place_loaded(self, whole: mx.nd.NDArray) -> None:
-        for part in self._order:
-            if part.name in self._loaded:
-                self.window(part, whole)[:] = self._loaded[part.name].as_in_context(whole.ctx)
-        self._loaded.clear()
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Any = None,
+        default_init: Any = mx.init.Uniform(),  # noqa: B008  the base's own default
+        force_reinit: bool = False,
+    ) -> None:
+        """Initialises each part with its own initialiser, or with `init` if that is given.
+
+        Parts of known shape get their values now, even if the whole has to wait for the input size:
+        mx.gluon.rnn draws its random numbers in this order.
+        """
+        super().initialize(init, ctx, default_init, force_reinit)
+        if self._deferred_init:
+            for part in self.parts.values():
+                if _size(part._shape) and part.name not in self._waiting:
+                    self._waiting[part.name] = self._drawn(part)
+
+    def _drawn(self, part: PartParameter) -> mx.nd.NDArray:
+        init, _, default_init, _ = self._deferred_init
+        # `init` is `default_init` unless the caller gave one for this very parameter.
+        own = part.init if init is default_init and part.init is not None else init
+        data = _zeros(part._shape, self.dtype)
+        desc = mx.init.InitDesc(part.name, {"__init__": own})
+        with autograd.pause():
+            mx.init.create(default_init)(desc, data)
+        return data
+
+    def _assemble(self) -> mx.nd.NDArray:
+        whole = _zeros(self._shape, self.dtype)
+        for part in self.parts.values():
+            data = self._waiting.pop(part.name, None)
+            self.window(part, whole)[:] = self._drawn(part) if data is None else data
+        return whole
 
     def _finish_deferred_init(self) -> None:
-        if self._deferred_init and self._deferred_init[3] is None and _known(self._shape):
-            init, ctx, default_init, _ = self._deferred_init
+        if self._deferred_init and self._deferred_init[3] is None and _size(self._shape):
             with autograd.pause():
-                whole = _zeros(self.shape, self.dtype)
-                for part in self.parts.values():
-                    # `init` is `default_init` unless the caller gave one for this very parameter.
-                    own = part.init if init is default_init and part.init is not None else init
-                    mx.init.create(default_init)(
-                        mx.init.InitDesc(part.name, {"__init__": own}), self.window(part, whole)
-                    )
-                self._place_loaded(whole)
-            self._deferred_init = (init, ctx, default_init, whole)
+                self._deferred_init = (*self._deferred_init[:3], self._assemble())
         super()._finish_deferred_init()
 
     def _set_trainer(self, trainer: mx.gluon.Trainer | None) -> None:
@@ -118,10 +137,6 @@ class FusedParameter(Parameter):
                 "heed; make the Trainer with fused_rnn.gluon.split_params(block)"
             )
         super()._set_trainer(trainer)
-
-
-def _known(shape: tuple[int, ...] | None) -> bool:
-    return shape is not None and all(length > 0 for length in shape)
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> mx.nd.NDArray:
@@ -164,7 +179,7 @@ class PartParameter(Parameter):
 
     @_shape.setter
     def _shape(self, shape: tuple[int, ...]) -> None:
-        if not _size(self._shape) and _known(shape):
+        if not _size(self._shape) and min(shape) > 0:
             self._whole.set_input_size(shape[-1])
 
     @property

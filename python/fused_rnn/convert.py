@@ -1,0 +1,118 @@
+"""Moves loaded models to the fused operator and back, without `install`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import mxnet as mx
+from mxnet.gluon import rnn as stock
+
+from fused_rnn import ndarray as fused_nd
+from fused_rnn import symbol as fused_sym
+from fused_rnn._arguments import split_states
+from fused_rnn.gluon.layer import _FusedLayer
+
+__all__ = ["convert"]
+
+Model = TypeVar("Model", mx.sym.Symbol, mx.gluon.Block)
+
+
+def convert(model: Model, reverse: bool = False) -> Model:
+    """Makes the recurrent layers of a model run on the fused operator.
+
+    Names, shapes and parameters stay as they are, so the model's parameter files fit before and
+    after.
+
+    Parameters
+    ----------
+    model : Symbol or Block
+        A symbol gives a new symbol, in which each RNN is a FusedRNN, also within control flow
+        operators. A block is changed and returned: the graph of a SymbolBlock is rewritten, and the
+        layers of mx.gluon.rnn in it call the other operator from now on. Blocks that were
+        hybridized are traced again at the next call. A block whose own code calls F.RNN is out of
+        reach: use `fused_rnn.install` for it.
+    reverse : bool
+        Moves FusedRNN to RNN instead. Layers of `fused_rnn.gluon` have no native counterpart and
+        stay: load their parameters into one of mx.gluon.rnn.
+
+    Returns
+    -------
+    Symbol or Block
+        The new symbol, or the same block.
+
+    Raises
+    ------
+    TypeError
+        If the model is neither a symbol nor a block.
+
+    Examples
+    --------
+    >>> symbol, args, aux = mx.model.load_checkpoint("model", 10)
+    >>> module = mx.mod.Module(fused_rnn.convert(symbol))
+
+    >>> net = mx.gluon.SymbolBlock.imports("net-symbol.json", ["data"], "net-0000.params")
+    >>> fused_rnn.convert(net)
+    """
+    if isinstance(model, mx.sym.Symbol):
+        return _converted_symbol(model, reverse)
+    if isinstance(model, mx.gluon.Block):
+        model.apply(lambda block: _convert_block(block, reverse))
+        return model
+    raise TypeError(f"model: expected a Symbol or a Block, found {type(model).__name__}")
+
+
+def _converted_symbol(symbol: mx.sym.Symbol, reverse: bool) -> mx.sym.Symbol:
+    graph = json.loads(symbol.tojson(remove_amp_cast=False))
+    _rename(graph, *(("FusedRNN", "RNN") if reverse else ("RNN", "FusedRNN")))
+    converted = mx.sym.load_json(json.dumps(graph))
+    return converted.as_np_ndarray() if isinstance(symbol, mx.sym.np._Symbol) else converted
+
+
+def _rename(graph: dict[str, Any], before: str, after: str) -> None:
+    for node in graph["nodes"]:
+        if node["op"] == before:
+            node["op"] = after
+        for subgraph in node.get("subgraphs", ()):
+            _rename(subgraph, before, after)
+
+
+def _convert_block(block: mx.gluon.Block, reverse: bool) -> None:
+    if not isinstance(block, mx.gluon.HybridBlock):
+        return
+    if isinstance(block, mx.gluon.SymbolBlock):
+        inputs, outputs = block._cached_graph
+        block._cached_graph = inputs, _converted_symbol(outputs, reverse)
+    elif isinstance(block, _OnFused):
+        if reverse:
+            block.__class__ = type(block).__bases__[1]
+    elif isinstance(block, stock.rnn_layer._RNNLayer) and not isinstance(block, _FusedLayer):
+        kind = type(block)
+        if not reverse:
+            block.__class__ = type(kind.__name__, (_OnFused, kind), {})
+    block._clear_cached_op()
+
+
+class _OnFused:
+    """Comes before a layer class of mx.gluon.rnn."""
+
+    def _forward_kernel(self, F: Any, *args: Any, **kwargs: Any) -> Any:
+        return super()._forward_kernel(_Functions(F), *args, **kwargs)
+
+
+class _Functions:
+    """mx.nd or mx.sym with the fused operator in place of the native one."""
+
+    def __init__(self, F: Any) -> None:
+        self._F = F
+        self.RNN = fused_nd.RNN if F is mx.nd else fused_sym.RNN
+        self.npx = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._F, name)
+
+    def rnn(
+        self, data: Any, parameters: Any, state: Any, *others: Any, mode: str, **kwargs: Any
+    ) -> Any:
+        cell, lengths = split_states(mode, *others, *[None] * (2 - len(others)))
+        return self._F.npx.fused_rnn(data, parameters, state, cell, lengths, mode=mode, **kwargs)

@@ -1,0 +1,195 @@
+"""Sequences that arrive step by step: recurrent layers that keep their states between calls."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Sequence
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon import rnn as stock
+
+from fused_rnn import _core
+
+__all__ = ["Stream"]
+
+_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
+
+
+class Stream:
+    """Recurrent layers, one direction, whose states stay from one call to the next.
+
+    For predictions on NumPy arrays. A stream is not to be used by two threads at a time; `another`
+    makes one for each.
+
+    Parameters
+    ----------
+    mode : str
+        "rnn_relu", "rnn_tanh", "lstm" or "gru".
+    params : array
+        All weights, then all biases, as one vector; float16, float32 or float64. The stream keeps a
+        copy: later changes of the array do not reach it.
+    hidden_size : int
+        H.
+    num_layers : int
+        L.
+    projection_size : int
+        P, for an lstm; 0 is none. S is P then, else H.
+    batch_size : int
+        N, the number of sequences that advance together.
+    clip_min, clip_max, clip_nan : float, float, bool
+        Clipping of the cell state of an lstm.
+
+    Raises
+    ------
+    ValueError
+        If the parameters do not fit the sizes, or an option does not fit the mode.
+
+    Examples
+    --------
+    >>> stream = fused_rnn.Stream("gru", params, hidden_size=256)
+    >>> for frame in frames:  # each [1, I]
+    ...     features = stream(frame)  # [1, 256]
+    >>> stream.reset()
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        params: np.ndarray,
+        *,
+        hidden_size: int,
+        num_layers: int = 1,
+        projection_size: int = 0,
+        batch_size: int = 1,
+        clip_min: float | None = None,
+        clip_max: float | None = None,
+        clip_nan: bool = False,
+    ) -> None:
+        if mode not in _GATES:
+            raise ValueError(f"mode: expected one of {', '.join(_GATES)}, found {mode!r}")
+        self._mode = mode
+        self._params = np.array(params)
+        self._hidden_size = hidden_size
+        self._options = {
+            "num_layers": num_layers,
+            "projection_size": projection_size,
+            "clip_min": clip_min,
+            "clip_max": clip_max,
+            "clip_nan": clip_nan,
+        }
+        self.input_size = self._input_size()
+        state = (num_layers, batch_size, projection_size or hidden_size)
+        self._h = np.zeros(state, self._params.dtype)
+        self._c = None
+        if mode == "lstm":
+            self._c = np.zeros((num_layers, batch_size, hidden_size), self._params.dtype)
+        self(np.zeros((0, batch_size, self.input_size), self._params.dtype))  # checks the rest
+
+    def _input_size(self) -> int:
+        rows, L = _GATES[self._mode] * self._hidden_size, self._options["num_layers"]
+        P = self._options["projection_size"]
+        S = P or self._hidden_size
+        without = L * (rows * (S + 2) + P * self._hidden_size) + (L - 1) * rows * S
+        size, remainder = divmod(self._params.size - without, rows)
+        if self._params.ndim != 1 or size < 0 or remainder:
+            raise ValueError(
+                f"params: expected a vector of {without} + {rows} * (input size) elements for mode "
+                f"'{self._mode}', hidden_size {self._hidden_size}, num_layers {L}, "
+                f"projection_size {P}; found shape {self._params.shape}"
+            )
+        return size
+
+    @classmethod
+    def from_layer(cls, layer: mx.gluon.rnn.rnn_layer._RNNLayer, batch_size: int = 1) -> Stream:
+        """A stream with the present parameters of a layer of fused_rnn.gluon or mx.gluon.rnn.
+
+        Raises ValueError for a bidirectional layer, which needs the end of a sequence first.
+        """
+        if not isinstance(layer, stock.rnn_layer._RNNLayer):
+            raise TypeError(f"layer: expected a recurrent layer, found {type(layer).__name__}")
+        if layer._dir == 2:
+            raise ValueError("layer: expected one direction, found a bidirectional layer")
+        # In the order of the operator: all weights, then all biases.
+        parts = sorted(layer._reg_params.items(), key=lambda item: item[0].endswith("bias"))
+        params = np.concatenate([part.data().asnumpy().ravel() for _, part in parts])
+        return cls(
+            layer._mode,
+            params,
+            hidden_size=layer._hidden_size,
+            num_layers=layer._num_layers,
+            projection_size=layer._projection_size or 0,
+            batch_size=batch_size,
+            clip_min=layer._lstm_state_clip_min,
+            clip_max=layer._lstm_state_clip_max,
+            clip_nan=layer._lstm_state_clip_nan,
+        )
+
+    def another(self, batch_size: int = 1) -> Stream:
+        """A stream with the same weights, which both share, and zero states of its own."""
+        other = copy.copy(self)
+        other._h, other._c = (
+            None
+            if state is None
+            else np.zeros((len(state), batch_size, state.shape[2]), state.dtype)
+            for state in (self._h, self._c)
+        )
+        return other
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Advances all sequences.
+
+        Parameters
+        ----------
+        x : array
+            One step, [N, I], or some, [T, N, I]; of the parameters' dtype.
+
+        Returns
+        -------
+        array
+            Output of the last layer, [N, S] or [T, N, S].
+
+        Raises
+        ------
+        ValueError
+            For another shape or dtype; the states are as before then.
+        """
+        x = np.asarray(x)
+        steps = x[np.newaxis] if x.ndim == 2 else x
+        if steps.ndim != 3 or steps.shape[1:] != (self._h.shape[1], self.input_size):
+            raise ValueError(
+                f"x: expected shape [N, I] or [T, N, I] with N = {self._h.shape[1]} and "
+                f"I = {self.input_size}, found {x.shape}"
+            )
+        y, self._h, self._c, _ = _core.forward(
+            self._mode, steps, self._params, self._h, self._c, **self._options
+        )
+        return y[0] if x.ndim == 2 else y
+
+    @property
+    def states(self) -> tuple[np.ndarray, ...]:
+        """Copies of the states: h [L, N, S] and, for an lstm, c [L, N, H]. May be assigned."""
+        return tuple(state.copy() for state in (self._h, self._c) if state is not None)
+
+    @states.setter
+    def states(self, states: Sequence[np.ndarray]) -> None:
+        present = [state for state in (self._h, self._c) if state is not None]
+        if len(states) != len(present):
+            raise ValueError(f"states: expected {len(present)}, found {len(states)}")
+        for state, own in zip(states, present):
+            if np.shape(state) != own.shape:
+                raise ValueError(f"states: expected shape {own.shape}, found {np.shape(state)}")
+        for state, own in zip(states, present):
+            own[...] = state
+
+    def reset(self, rows: Any = slice(None)) -> None:
+        """Sets states to zero, as at the beginning of a sequence.
+
+        Parameters
+        ----------
+        rows : index of the batch axis
+            Which sequences begin anew: a number, a list, a slice or a mask; all by default.
+        """
+        for state in (self._h, self._c):
+            if state is not None:
+                state[:, rows] = 0
