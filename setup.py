@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
@@ -48,7 +48,7 @@ class CMakeBuild(build_ext):
 setup(
     version=version(),
     package_dir={"": "python"},
-    packages=["fused_rnn", "fused_rnn.bench"],
+    packages=find_packages("python"),
     include_package_data=False,  # the libraries come from the build, never from the source tree
     ext_modules=[Extension("fused_rnn._core", sources=[])],  # makes the wheel one for this platform
     cmdclass={"build_ext": CMakeBuild},

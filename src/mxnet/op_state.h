@@ -53,7 +53,7 @@ class OpState {
     const void* data = nullptr;
     const void* variable = nullptr;
     size_t version = 0;
-    uint64_t sample = 0;
+    uint64_t hash = 0;
   };
   static Stamp StampOf(const Tensor& tensor);
   static bool IsUnchanged(const Stamp& stamp, const Tensor& tensor);

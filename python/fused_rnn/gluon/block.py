@@ -1,0 +1,47 @@
+"""What blocks have in common that are called with states and lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+
+__all__ = ["RecurrentBlock"]
+
+# What HybridBlock keeps of a traced call.
+_TRACE = ("_cached_graph", "_cached_op", "_cached_op_args", "_in_format", "_out_format")
+_NO_TRACE = ((), None, [], None, None)
+
+
+class RecurrentBlock(mx.gluon.HybridBlock):
+    """Called as block(inputs, states=None, sequence_length=None), hybridized or not.
+
+    `hybrid_forward` takes these arguments, states as a list or None, and returns the output, or
+    (output, states) if it was given states.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._traces: dict[bool, tuple] = {}
+        super().__init__(*args, **kwargs)
+
+    def __call__(
+        self,
+        inputs: mx.nd.NDArray | mx.sym.Symbol,
+        states: Any = None,
+        sequence_length: mx.nd.NDArray | mx.sym.Symbol | None = None,
+    ) -> Any:
+        if states is not None:
+            states = list(states) if isinstance(states, (list, tuple)) else [states]
+        self._use_trace(states is not None)
+        return mx.gluon.HybridBlock.__call__(self, inputs, states, sequence_length)
+
+    def _use_trace(self, with_states: bool) -> None:
+        """Calls with and without states are two graphs; HybridBlock has room for one."""
+        if self._in_format is not None and with_states != (self._in_format[1] != -1):
+            self._traces[not with_states] = tuple(getattr(self, name) for name in _TRACE)
+            for name, value in zip(_TRACE, self._traces.get(with_states, _NO_TRACE)):
+                setattr(self, name, value)
+
+    def _clear_cached_op(self) -> None:
+        super()._clear_cached_op()
+        self._traces.clear()
