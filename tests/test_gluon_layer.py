@@ -307,6 +307,25 @@ def test_layers_share_one_parameter(how):
     check(actual, twice.gradients().dparams, problem.shape, gradient=True)
 
 
+@pytest.mark.parametrize("hybridize", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_unfused_cells_share_the_parameter(mode, hybridize):
+    """Their gradients too."""
+    problem = make(mode, L=2, D=2)
+    layer = layer_for(problem)
+    cells = layer._unfuse()
+    if hybridize:
+        cells.hybridize()
+    data, states, _ = inputs_for(problem)
+    begin = [state[k] for k in range(4) for state in states]
+    with mx.autograd.record():
+        y, _ = cells.unroll(problem.shape.T, data, begin, layout="TNC", merge_outputs=True)
+    y.backward(nd(problem.dy))
+    check(y.asnumpy(), problem.outputs().y, problem.shape)
+    expected = problem.replace(dhN=None, dcN=None).gradients().dparams
+    check(layer.parameters.grad().asnumpy(), expected, problem.shape, gradient=True)
+
+
 def test_parameters_that_cannot_be_shared():
     with pytest.raises(ValueError, match="separate parameters"):
         gluon.LSTM(2, params=stock.LSTM(2).params)

@@ -34,7 +34,7 @@ LAYERS = {
     "src/mxnet": Layer(
         r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|(mxnet|nnvm|dmlc|mshadow|sys)/.+|[a-z]+\.h"
     ),
-    "src/pybind": Layer(r"fused_rnn/rnn\.h", STANDARD + r"|pybind11/.+"),
+    "src/pybind": Layer(r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|pybind11/.+"),
     "tests/cpp": Layer(r".+", r".+"),
 }
 # The one file that sees oneDNN.

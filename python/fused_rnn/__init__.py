@@ -13,7 +13,7 @@ from fused_rnn import _library
 
 _library.load()
 
-from fused_rnn import gluon, rnn  # noqa: E402  the operator must be there
+from fused_rnn import functional, gluon, rnn, weights  # noqa: E402  the operator must be there
 from fused_rnn import ndarray as nd  # noqa: E402
 from fused_rnn import symbol as sym  # noqa: E402
 from fused_rnn._core import sizes, version  # noqa: E402
@@ -25,6 +25,7 @@ from fused_rnn.streaming import Stream  # noqa: E402
 __all__ = [
     "Stream",
     "convert",
+    "functional",
     "gluon",
     "install",
     "installed",
@@ -34,6 +35,7 @@ __all__ = [
     "rnn",
     "sizes",
     "sym",
+    "weights",
 ]
 __version__ = version()
 

@@ -79,12 +79,14 @@ class Stream:
             "clip_nan": clip_nan,
         }
         self.input_size = self._input_size()
-        state = (num_layers, batch_size, projection_size or hidden_size)
-        self._h = np.zeros(state, self._params.dtype)
-        self._c = None
-        if mode == "lstm":
-            self._c = np.zeros((num_layers, batch_size, hidden_size), self._params.dtype)
+        self._make_states(batch_size)
         self(np.zeros((0, batch_size, self.input_size), self._params.dtype))  # checks the rest
+
+    def _make_states(self, batch_size: int) -> None:
+        rows = (self._options["num_layers"], batch_size)
+        hidden = self._hidden_size
+        self._h = np.zeros((*rows, self._options["projection_size"] or hidden), self._params.dtype)
+        self._c = np.zeros((*rows, hidden), self._params.dtype) if self._mode == "lstm" else None
 
     def _input_size(self) -> int:
         rows, L = _GATES[self._mode] * self._hidden_size, self._options["num_layers"]
@@ -128,12 +130,7 @@ class Stream:
     def another(self, batch_size: int = 1) -> Stream:
         """A stream with the same weights, which both share, and zero states of its own."""
         other = copy.copy(self)
-        other._h, other._c = (
-            None
-            if state is None
-            else np.zeros((len(state), batch_size, state.shape[2]), state.dtype)
-            for state in (self._h, self._c)
-        )
+        other._make_states(batch_size)
         return other
 
     def __call__(self, x: np.ndarray) -> np.ndarray:

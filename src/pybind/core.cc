@@ -4,23 +4,17 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "fused_rnn/rnn.h"
-
-namespace py = pybind11;
 
 namespace fused_rnn {
 namespace {
-
-using Shape = std::vector<py::ssize_t>;
-using OptionalArray = std::optional<py::array>;
 
 // ---- Names of values
 
@@ -38,11 +32,6 @@ const Names<DType> kDTypes = {{"float32", DType::kFloat32},
 const Names<Request> kRequests = {
     {"null", Request::kNull}, {"write", Request::kWrite}, {"add", Request::kAdd}};
 
-[[noreturn]] void Reject(const std::string& argument, const std::string& expected,
-                         const std::string& actual) {
-  throw py::value_error(argument + ": expected " + expected + ", got " + actual);
-}
-
 template <typename T>
 T FromName(const char* argument, const Names<T>& names, const std::string& name) {
   std::string expected;
@@ -53,68 +42,12 @@ T FromName(const char* argument, const Names<T>& names, const std::string& name)
   Reject(argument, expected, "'" + name + "'");
 }
 
-std::string Text(const py::handle& object) { return py::str(object); }
-
-// ---- Arrays
-
 // NumPy has no bfloat16, so an array's dtype is one of the other three.
 DType DTypeOf(const char* argument, const py::array& array) {
   for (const auto& [name, dtype] : kDTypes) {
     if (dtype != DType::kBFloat16 && array.dtype().equal(py::dtype(name))) return dtype;
   }
   Reject(argument, "dtype float32, float64 or float16", Text(array.dtype()));
-}
-
-void CheckDType(const char* argument, const py::array& array, const py::dtype& dtype) {
-  if (!array.dtype().equal(dtype)) Reject(argument, "dtype " + Text(dtype), Text(array.dtype()));
-}
-
-void CheckShape(const char* argument, const py::array& array, const Shape& shape) {
-  if (Shape(array.shape(), array.shape() + array.ndim()) == shape) return;
-  Reject(argument, "shape " + Text(py::tuple(py::cast(shape))), Text(array.attr("shape")));
-}
-
-constexpr int kDense = py::array::c_style | py::detail::npy_api::NPY_ARRAY_ALIGNED_;
-
-// The array itself, or a copy of it if it is not contiguous.
-py::array Dense(const py::array& array) { return py::array::ensure(array, kDense); }
-
-py::array CheckInput(const char* argument, const py::array& array, const py::dtype& dtype,
-                     const Shape& shape) {
-  CheckDType(argument, array, dtype);
-  CheckShape(argument, array, shape);
-  return Dense(array);
-}
-
-OptionalArray CheckInput(const char* argument, const OptionalArray& array, const py::dtype& dtype,
-                         const Shape& shape) {
-  if (!array) return std::nullopt;
-  return CheckInput(argument, *array, dtype, shape);
-}
-
-const void* Data(const OptionalArray& array) { return array ? array->data() : nullptr; }
-void* MutableData(OptionalArray& array) { return array ? array->mutable_data() : nullptr; }
-
-// ---- Memory for workspace and reserve, aligned as the core expects
-
-constexpr size_t kAlignment = 64;
-
-struct Free {
-  void operator()(void* pointer) const { std::free(pointer); }
-};
-using Buffer = std::unique_ptr<uint8_t, Free>;
-
-Buffer Allocate(size_t bytes) {
-  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-  Buffer buffer(static_cast<uint8_t*>(std::aligned_alloc(kAlignment, rounded)));
-  if (!buffer) throw std::bad_alloc();
-  return buffer;
-}
-
-py::array ToArray(Buffer buffer, size_t bytes) {
-  uint8_t* data = buffer.get();
-  py::capsule owner(buffer.release(), [](void* pointer) { std::free(pointer); });
-  return py::array_t<uint8_t>(static_cast<py::ssize_t>(bytes), data, owner);
 }
 
 // ---- The problem
@@ -284,7 +217,7 @@ class Gradient {
     }
     CheckDType(argument, *array, in.dtype);
     CheckShape(argument, *array, shape);
-    if ((array->flags() & kDense) != kDense || !array->writeable()) {
+    if (!IsDense(*array) || !array->writeable()) {
       Reject(argument, "a writeable, C-contiguous array", "another one");
     }
     array_ = *array;

@@ -96,7 +96,7 @@ class LayerBackward {
     const int64_t input_size = dims_.InputSize(l);
     const auto product = [&](int64_t M, int64_t N, const Real* a, int64_t a_ld, const Real* b,
                              int64_t b_ld, int64_t to) {
-      Gemm({M, N, rows, a, a_ld, true, b, b_ld, false, dparams.data + to, N, dparams.add, nullptr});
+      Gemm<Real>({M, N, rows, a, a_ld, true, b, b_ld, false, dparams.data + to, N, dparams.add});
     };
     GatherPrevious(dir, d, h_prev);
     product(GH, input_size, InputSide(dir), ld, input, input_size, layout.W(l, d));
@@ -120,8 +120,8 @@ class LayerBackward {
   void InputGradient(int64_t l, int64_t d, Real* dx, bool add) const {
     const BackwardDirection<Real, Weight>& dir = direction_[d];
     const int64_t input_size = dims_.InputSize(l);
-    Gemm({steps_.rows(), input_size, dims_.G * dims_.H, InputSide(dir), dims_.grad_gates * dims_.H,
-          false, dir.W, input_size, false, dx, input_size, add, nullptr});
+    Gemm<Real>({steps_.rows(), input_size, dims_.G * dims_.H, InputSide(dir),
+                dims_.grad_gates * dims_.H, false, dir.W, input_size, false, dx, input_size, add});
   }
 
  private:
@@ -207,6 +207,8 @@ class LayerBackward {
     const int64_t unit = blocks.begin * V, units = std::min(blocks.count * V, H - unit),
                   tile_ld = blocks.count * V;
     ForEachRowRun(0, step.continuing, [&](int64_t row, int64_t rows) {
+      PrefetchRows(dir.gates + (step.row + row) * gates_ld_ + unit * dims_.kept_gates, gates_ld_,
+                   dims_.kept_gates > 0 ? rows : 0, dims_.kept_gates * tile_ld);
       RecurrentTile(dir, step, blocks, row, rows, tile);
       RunCell(dir, step, d, {row, row + rows}, unit, units, tile, tile_ld,
               dims_.gru() ? dir.carry + row * H + unit : nullptr);

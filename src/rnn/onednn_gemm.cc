@@ -4,10 +4,11 @@
 #include <map>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <tuple>
+#include <unordered_map>
 
 #include "base/check.h"
-#include "base/team.h"
 #include "rnn/gemm.h"
 
 namespace fused_rnn {
@@ -25,6 +26,14 @@ memory::desc Matrix(int64_t rows, int64_t columns, int64_t ld, bool transposed) 
   return memory::desc({rows, columns}, memory::data_type::f32, strides);
 }
 
+struct Descriptors {
+  explicit Descriptors(const GemmArgs<float>& args)
+      : a(Matrix(args.M, args.K, args.a_ld, args.a_transposed)),
+        b(Matrix(args.K, args.N, args.b_ld, args.b_transposed)),
+        c(Matrix(args.M, args.N, args.c_ld, false)) {}
+  memory::desc a, b, c;
+};
+
 dnnl::matmul MakeMatmul(const GemmArgs<float>& args) {
   dnnl::primitive_attr attr;
   if (args.accumulate) {
@@ -32,26 +41,20 @@ dnnl::matmul MakeMatmul(const GemmArgs<float>& args) {
     ops.append_sum(1.0f);
     attr.set_post_ops(ops);
   }
-  const auto a = Matrix(args.M, args.K, args.a_ld, args.a_transposed);
-  const auto b = Matrix(args.K, args.N, args.b_ld, args.b_transposed);
-  const auto c = Matrix(args.M, args.N, args.c_ld, false);
-  if (args.bias == nullptr)
-    return dnnl::matmul(dnnl::matmul::primitive_desc(Engine(), a, b, c, attr));
-  const memory::desc bias({1, args.N}, memory::data_type::f32, memory::dims{args.N, 1});
-  return dnnl::matmul(dnnl::matmul::primitive_desc(Engine(), a, b, bias, c, attr));
+  const Descriptors descs(args);
+  return dnnl::matmul(dnnl::matmul::primitive_desc(Engine(), descs.a, descs.b, descs.c, attr));
 }
 
 // Describing a product costs tens of microseconds even where oneDNN's own cache has the code, so
 // primitives are kept. A model uses a handful of shapes; the bound is for programs whose T or N
 // changes with every call.
-dnnl::matmul CachedMatmul(const GemmArgs<float>& args, int threads) {
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int, int>;
+dnnl::matmul CachedMatmul(const GemmArgs<float>& args) {
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int>;
   constexpr size_t kMostShapes = 256;
   static std::mutex mutex;
   static std::map<Key, dnnl::matmul> cache;
-  const int flags = args.a_transposed | args.b_transposed << 1 | args.accumulate << 2 |
-                    (args.bias != nullptr) << 3;
-  const Key key{args.M, args.N, args.K, args.a_ld, args.b_ld, args.c_ld, flags, threads};
+  const int flags = args.a_transposed | args.b_transposed << 1 | args.accumulate << 2;
+  const Key key{args.M, args.N, args.K, args.a_ld, args.b_ld, args.c_ld, flags};
   std::lock_guard<std::mutex> lock(mutex);
   auto found = cache.find(key);
   if (found == cache.end()) {
@@ -61,15 +64,13 @@ dnnl::matmul CachedMatmul(const GemmArgs<float>& args, int threads) {
   return found->second;
 }
 
-// oneDNN takes its number of threads from OpenMP's setting for this thread.
-class OpenMpThreads {
+// oneDNN takes its number of threads from OpenMP's setting for the calling thread.
+class OneThread {
  public:
-  explicit OpenMpThreads(int threads) : saved_(omp_get_max_threads()) {
-    omp_set_num_threads(threads);
-  }
-  ~OpenMpThreads() { omp_set_num_threads(saved_); }
-  OpenMpThreads(const OpenMpThreads&) = delete;
-  OpenMpThreads& operator=(const OpenMpThreads&) = delete;
+  OneThread() : saved_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(saved_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
 
  private:
   int saved_;
@@ -77,35 +78,31 @@ class OpenMpThreads {
 
 }  // namespace
 
-void Gemm(const GemmArgs<float>& args) {
-  if (args.M == 0 || args.N == 0) return;
-  if (args.K == 0) return GemmOfNothing(args);
-  const double work =
-      static_cast<double>(args.M) * static_cast<double>(args.N) * static_cast<double>(args.K);
-  const int threads = TeamSizeFor(work);
-  try {
-    const OpenMpThreads scope(threads);
-    const dnnl::matmul matmul = CachedMatmul(args, threads);
-    dnnl::stream stream(Engine());
-    const auto memory_of = [](const memory::desc& desc, const float* data) {
-      return memory(desc, Engine(), const_cast<float*>(data));
-    };
-    std::unordered_map<int, memory> tensors = {
-        {DNNL_ARG_SRC, memory_of(Matrix(args.M, args.K, args.a_ld, args.a_transposed), args.a)},
-        {DNNL_ARG_WEIGHTS, memory_of(Matrix(args.K, args.N, args.b_ld, args.b_transposed), args.b)},
-        {DNNL_ARG_DST, memory_of(Matrix(args.M, args.N, args.c_ld, false), args.c)}};
-    if (args.bias != nullptr) {
-      tensors.emplace(DNNL_ARG_BIAS, memory_of(memory::desc({1, args.N}, memory::data_type::f32,
-                                                            memory::dims{args.N, 1}),
-                                               args.bias));
-    }
-    matmul.execute(stream, tensors);
-    stream.wait();
-  } catch (const dnnl::error& error) {
-    Fail("oneDNN: matrix product [%ld x %ld] x [%ld x %ld] failed: %s", static_cast<long>(args.M),
-         static_cast<long>(args.K), static_cast<long>(args.K), static_cast<long>(args.N),
-         error.what());
-  }
+void SerialGemm(const GemmArgs<float>& args) try {
+  const OneThread scope;
+  const dnnl::matmul matmul = CachedMatmul(args);
+  const Descriptors descs(args);
+  const auto memory_of = [](const memory::desc& desc, const float* data) {
+    return memory(desc, Engine(), const_cast<float*>(data));
+  };
+  dnnl::stream stream(Engine());
+  matmul.execute(stream, {{DNNL_ARG_SRC, memory_of(descs.a, args.a)},
+                          {DNNL_ARG_WEIGHTS, memory_of(descs.b, args.b)},
+                          {DNNL_ARG_DST, memory_of(descs.c, args.c)}});
+  stream.wait();
+} catch (const dnnl::error& error) {
+  Fail("oneDNN: a matrix product of [%lld, %lld] and [%lld, %lld] failed: %s",
+       static_cast<long long>(args.M), static_cast<long long>(args.K),
+       static_cast<long long>(args.K), static_cast<long long>(args.N), error.what());
+}
+
+const char* GemmBackend() {
+  static const std::string name = [] {
+    const dnnl_version_t* version = dnnl_version();
+    return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+           std::to_string(version->patch);
+  }();
+  return name.c_str();
 }
 
 }  // namespace fused_rnn

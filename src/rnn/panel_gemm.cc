@@ -2,10 +2,7 @@
 // high-performance matrix multiplication", 2008): B is packed a panel at a time and stays in the
 // second-level cache while blocks of A pass by.
 #include <algorithm>
-#include <memory>
-#include <new>
 
-#include "base/team.h"
 #include "kernels/kernel_table.h"
 #include "rnn/gemm.h"
 
@@ -57,8 +54,6 @@ void PanelColumns(const GemmArgs<double>& args, const KernelTable<double>& kerne
         const double* tile = scratch->c + m * c_ld;
         if (k0 > 0 || args.accumulate) {
           for (int64_t n = 0; n < columns; ++n) c[n] += tile[n];
-        } else if (args.bias != nullptr) {
-          for (int64_t n = 0; n < columns; ++n) c[n] = args.bias[n0 + n] + tile[n];
         } else {
           std::copy(tile, tile + columns, c);
         }
@@ -69,19 +64,13 @@ void PanelColumns(const GemmArgs<double>& args, const KernelTable<double>& kerne
 
 }  // namespace
 
-void Gemm(const GemmArgs<double>& args) {
-  if (args.M == 0 || args.N == 0) return;
-  if (args.K == 0) return GemmOfNothing(args);
+void SerialGemm(const GemmArgs<double>& args) {
+  static thread_local Scratch scratch;
   const KernelTable<double>& kernels = Kernels<double>();
-  const int64_t width = kPanels * kernels.lanes, groups = (args.N + width - 1) / width;
-  const double work =
-      static_cast<double>(args.M) * static_cast<double>(args.N) * static_cast<double>(args.K);
-  ParallelFor(TeamSizeFor(work), groups, [&](int64_t begin, int64_t end) {
-    static thread_local Scratch scratch;
-    for (int64_t g = begin; g < end; ++g) {
-      PanelColumns(args, kernels, g * width, std::min(width, args.N - g * width), &scratch);
-    }
-  });
+  const int64_t width = kPanels * kernels.lanes;
+  for (int64_t n = 0; n < args.N; n += width) {
+    PanelColumns(args, kernels, n, std::min(width, args.N - n), &scratch);
+  }
 }
 
 }  // namespace fused_rnn

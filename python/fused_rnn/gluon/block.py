@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import mxnet as mx
+from mxnet.util import is_np_array
 
-__all__ = ["RecurrentBlock"]
+__all__ = ["RecurrentBlock", "from_legacy", "to_legacy"]
 
 # What HybridBlock keeps of a traced call.
 _TRACE = ("_cached_graph", "_cached_op", "_cached_op_args", "_in_format", "_out_format")
@@ -45,3 +46,17 @@ class RecurrentBlock(mx.gluon.HybridBlock):
     def _clear_cached_op(self) -> None:
         super()._clear_cached_op()
         self._traces.clear()
+
+
+def to_legacy(value: Any) -> Any:
+    """Arrays or symbols, also None or in lists, as those of mx.nd or mx.sym."""
+    if value is None or not is_np_array():
+        return value
+    return [to_legacy(v) for v in value] if isinstance(value, list) else value.as_nd_ndarray()
+
+
+def from_legacy(value: Any) -> Any:
+    """The inverse of `to_legacy`."""
+    if not is_np_array():
+        return value
+    return [from_legacy(v) for v in value] if isinstance(value, list) else value.as_np_ndarray()

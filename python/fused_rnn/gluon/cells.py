@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import mxnet as mx
-from mxnet.util import is_np_array
 
 from fused_rnn import ndarray as nd
-from fused_rnn import symbol as sym
+from fused_rnn.gluon.block import from_legacy, to_legacy
 from fused_rnn.gluon.layer import LSTM
 
 __all__ = ["CellStateLSTM"]
@@ -17,15 +16,16 @@ __all__ = ["CellStateLSTM"]
 class CellStateLSTM(LSTM):
     """An `LSTM` of one layer and direction that also returns the cell state after every step.
 
-    It calls the operator once per step, and so is slower than `LSTM`, which reads and writes the
-    same parameters.
+    It calls the operator once per step, and so is slower than `LSTM`, with which it can share its
+    parameters. It works on arrays alone: `hybridize` leaves it as it is, and a hybridized block
+    cannot hold it.
 
     Parameters
     ----------
     hidden_size : int
         H.
     **kwargs
-        As for `LSTM`, but num_layers and bidirectional.
+        As for `LSTM`, without num_layers and bidirectional.
 
     Call
     ----
@@ -41,10 +41,19 @@ class CellStateLSTM(LSTM):
     """
 
     def __init__(self, hidden_size: int, **kwargs: Any) -> None:
-        for name in ("num_layers", "bidirectional"):
-            if kwargs.get(name, 1) != 1 and kwargs[name]:
-                raise ValueError(f"{name}: expected one layer and direction, found {kwargs[name]}")
         super().__init__(hidden_size, **kwargs)
+        if self._num_layers != 1 or self._dir != 1:
+            raise ValueError(
+                f"num_layers, bidirectional: expected one layer and direction, found "
+                f"{self._num_layers} and {self._dir}"
+            )
+
+    def hybridize(self, *_: Any, **__: Any) -> None:
+        """Does nothing: the number of steps is not known to a graph."""
+
+    def infer_shape(self, inputs: mx.nd.NDArray, *_: Any) -> None:
+        """Takes the input size from the inputs."""
+        self.parameters.set_input_size(inputs.shape[2])
 
     def hybrid_forward(
         self,
@@ -55,26 +64,36 @@ class CellStateLSTM(LSTM):
         *,
         parameters: Any,
     ) -> Any:
-        if self._weight_drop:
-            parameters = self._drop_weights(F, parameters)
-        to_result = mx.nd.NDArray.as_np_ndarray if F is mx.nd else mx.sym.Symbol.as_np_ndarray
-        if is_np_array():
-            inputs, parameters = inputs.as_nd_ndarray(), parameters.as_nd_ndarray()
-            sequence_length = sequence_length and sequence_length.as_nd_ndarray()
-            states = states and [state.as_nd_ndarray() for state in states]
-        else:
-            to_result = _unchanged
+        if F is not mx.nd:
+            raise NotImplementedError("CellStateLSTM: expected arrays, found symbols")
+        begin = self._zero_states(F, inputs) if states is None else states
+        inputs, state, sequence_length, parameters = map(
+            to_legacy, (inputs, begin, sequence_length, self._dropped(F, parameters))
+        )
         if self._layout == "NTC":
             inputs = F.swapaxes(inputs, 0, 1)
-        steps = [inputs]
-        first_channel = F.slice_axis(inputs, axis=2, begin=0, end=1)
+        # Each step is a sequence of length 1, or 0 beyond the end, which leaves the states alone.
+        valid = F.ones(inputs.shape[:2], ctx=inputs.ctx, dtype=inputs.dtype)
         if sequence_length is not None:
-            ones = F.squeeze(F.ones_like(first_channel), axis=2)
-            # [T, N]: each step is a sequence of length 1, or 0 beyond the end, which leaves the
-            # states as they are.
-            steps.append(F.SequenceMask(ones, sequence_length, use_sequence_length=True))
-        begin = states
-        if begin is None:
-            zero = F.zeros_like(F.slice_axis(first_channel, axis=0, begin=0, end=1))
-            sizes = (self._projection_size or self._hidden_size, self._hidden_size)
-            begin = [F.broadcast_axis(zero, axis=2, size=size) for size in sizes]
+            valid = F.SequenceMask(valid, sequence_length, use_sequence_length=True)
+        outputs, cells = [], []
+        for t in range(inputs.shape[0]):
+            output, *state = nd.RNN(
+                inputs[t : t + 1],
+                parameters,
+                *state,
+                valid[t],
+                use_sequence_length=True,
+                state_outputs=True,
+                **self._operator_options(),
+            )
+            outputs.append(output)
+            cells.append(state[1])
+        axis = self._layout.find("T")
+        if axis:
+            outputs, cells = ([F.swapaxes(a, 0, 1) for a in arrays] for arrays in (outputs, cells))
+            valid = F.swapaxes(valid, 0, 1)
+        output = F.concat(*outputs, dim=axis)
+        cells = F.broadcast_mul(F.concat(*cells, dim=axis), F.expand_dims(valid, axis=2))
+        results = [output, cells] if states is None else [output, cells, state]
+        return tuple(from_legacy(results))

@@ -7,7 +7,7 @@ from typing import Any
 import mxnet as mx
 from mxnet.util import is_np_array
 
-from fused_rnn.gluon.block import RecurrentBlock
+from fused_rnn.gluon.block import RecurrentBlock, from_legacy, to_legacy
 
 __all__ = ["LockedDropout", "VariationalDropout"]
 
@@ -102,8 +102,7 @@ def drop_recurrent_weights(
     rows is the number of gates times H; P is 0 without a projection. Offsets count from the end,
     where they do not depend on the input size: a graph may have to do without it.
     """
-    if is_np_array():
-        parameters = parameters.as_nd_ndarray()
+    parameters = to_legacy(parameters)
     S = P or H
     recurrent, projection = rows * S, P * H
     upper = directions * (rows * directions * S + recurrent + projection)  # above the first layer
@@ -125,4 +124,4 @@ def drop_recurrent_weights(
     # The last operator gives the result the shape of the parameters, in both directions: what the
     # recurrent operator expects of it tells theirs.
     result = F._internal._identity_with_attr_like_rhs(F.concat(*pieces, dim=0), parameters)
-    return result.as_np_ndarray() if is_np_array() else result
+    return from_legacy(result)

@@ -13,23 +13,20 @@ from mxnet.util import is_np_array
 
 from fused_rnn import ndarray as nd
 from fused_rnn import symbol as sym
-from fused_rnn.gluon.parameter import FusedParameter, Part
+from fused_rnn.gluon.block import RecurrentBlock
+from fused_rnn.gluon.dropout import drop_recurrent_weights
+from fused_rnn.gluon.parameter import FusedParameter, Part, split_params
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
-# What HybridBlock keeps of a traced call.
-_TRACE = ("_cached_graph", "_cached_op", "_cached_op_args", "_in_format", "_out_format")
-_NO_TRACE = ((), None, [], None, None)
 
-
-class _FusedLayer(stock.rnn_layer._RNNLayer):
+class _FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
     """What the three layers share; the base supplies the options and the form of the states."""
 
     def __init__(self, *args: Any, weight_drop: float, **kwargs: Any) -> None:
         if not 0 <= weight_drop < 1:
             raise ValueError(f"weight_drop: expected a number in [0, 1), found {weight_drop}")
         self._weight_drop = weight_drop
-        self._traces: dict[bool, tuple] = {}
         self._parts: list[Part] = []
         super().__init__(*args, **kwargs)
         self.parameters = self._shared_or_new_parameter()
@@ -99,19 +96,14 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
         """Casts the parameter and the default states; states and inputs must follow."""
         super().cast(dtype)
 
-    def _unfuse(self) -> None:
-        raise NotImplementedError("cells cannot share the parameter of a fused layer")
-
-    def _clear_cached_op(self) -> None:
-        super()._clear_cached_op()
-        self._traces.clear()
-
-    def _use_trace(self, with_states: bool) -> None:
-        """Calls with and without states are two graphs; HybridBlock has room for one."""
-        if self._in_format is not None and with_states != (self._in_format[1] != -1):
-            self._traces[not with_states] = tuple(getattr(self, name) for name in _TRACE)
-            for name, value in zip(_TRACE, self._traces.get(with_states, _NO_TRACE)):
-                setattr(self, name, value)
+    def _unfuse(self) -> stock.HybridSequentialRNNCell:
+        """A stack of cells that share the parameter."""
+        own = self._params
+        self._params = split_params(self)  # where the base looks for what the cells shall share
+        try:
+            return super()._unfuse()
+        finally:
+            self._params = own
 
     def __call__(
         self,
@@ -120,18 +112,16 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
         sequence_length: mx.nd.NDArray | mx.sym.Symbol | None = None,
     ) -> Any:
         if states is not None:
-            states = list(states) if isinstance(states, (list, tuple)) else [states]
-            self._check_states(inputs, states)
+            self._check_states(inputs, states if isinstance(states, (list, tuple)) else [states])
         if (sequence_length is not None) != self._use_sequence_length:
             found = "none" if sequence_length is None else "one"
             raise ValueError(
                 f"sequence_length: the layer was made with use_sequence_length="
                 f"{self._use_sequence_length}, found {found}"
             )
-        self._use_trace(states is not None)
-        return super(stock.rnn_layer._RNNLayer, self).__call__(inputs, states, sequence_length)
+        return super().__call__(inputs, states, sequence_length)
 
-    def _check_states(self, inputs: Any, states: list) -> None:
+    def _check_states(self, inputs: Any, states: Sequence) -> None:
         infos = self.state_info()
         if len(states) != len(infos):
             raise ValueError(f"states: expected {len(infos)}, found {len(states)}")
@@ -163,8 +153,7 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
         begin = self._zero_states(F, inputs) if states is None else states
         swapaxes = F.np.swapaxes if is_np_array() else F.swapaxes
         rnn = F.npx.fused_rnn if is_np_array() else (nd if F is mx.nd else sym).RNN
-        if self._weight_drop:
-            parameters = self._drop_weights(F, parameters)
+        parameters = self._dropped(F, parameters)
         if self._layout == "NTC":
             inputs = swapaxes(inputs, 0, 1)
         results = rnn(
@@ -172,57 +161,42 @@ class _FusedLayer(stock.rnn_layer._RNNLayer):
             parameters,
             **dict(zip(("state", "state_cell"), begin)),
             sequence_length=sequence_length,
-            state_size=self._hidden_size,
-            num_layers=self._num_layers,
-            bidirectional=self._dir == 2,
-            mode=self._mode,
-            p=self._dropout,
             state_outputs=states is not None,
-            projection_size=self._projection_size,
-            lstm_state_clip_min=self._lstm_state_clip_min,
-            lstm_state_clip_max=self._lstm_state_clip_max,
-            lstm_state_clip_nan=self._lstm_state_clip_nan,
             use_sequence_length=self._use_sequence_length,
+            **self._operator_options(),
         )
         output = results if states is None else results[0]
         if self._layout == "NTC":
             output = swapaxes(output, 0, 1)
         return output if states is None else (output, [results[k + 1] for k in range(len(begin))])
 
-    def _drop_weights(self, F: Any, parameters: Any) -> Any:
-        """Dropout on the recurrent matrices in the flat vector.
+    def _operator_options(self) -> dict[str, Any]:
+        return {
+            "state_size": self._hidden_size,
+            "num_layers": self._num_layers,
+            "bidirectional": self._dir == 2,
+            "mode": self._mode,
+            "p": self._dropout,
+            "projection_size": self._projection_size,
+            "lstm_state_clip_min": self._lstm_state_clip_min,
+            "lstm_state_clip_max": self._lstm_state_clip_max,
+            "lstm_state_clip_nan": self._lstm_state_clip_nan,
+        }
 
-        Offsets count from the end, where they do not depend on the input size, which a graph may
-        not know yet.
-        """
-        if is_np_array():
-            parameters = parameters.as_nd_ndarray()
-        D, S = self._dir, self._projection_size or self._hidden_size
-        rows = self._gates * self._hidden_size
-        recurrent = rows * S
-        projection = self._projection_size * self._hidden_size if self._projection_size else 0
-        upper = D * (rows * D * S + recurrent + projection)  # weights of a layer above the first
-        biases = 2 * rows * D * self._num_layers
-        pieces = []
-        for layer in range(self._num_layers):
-            end = -(biases + upper * (self._num_layers - 1 - layer))
-            begin = end - upper if layer else 0
-            weights = F.slice_axis(parameters, axis=0, begin=begin, end=end)
-            weights = F.reshape(weights, shape=(D, -1))
-            split = -(recurrent + projection)
-            after = -projection if projection else None
-            dropped = F.Dropout(
-                F.slice_axis(weights, axis=1, begin=split, end=after), p=self._weight_drop
-            )
-            parts = [F.slice_axis(weights, axis=1, begin=0, end=split), dropped]
-            if projection:
-                parts.append(F.slice_axis(weights, axis=1, begin=after, end=None))
-            pieces.append(F.reshape(F.concat(*parts, dim=1), shape=(-1,)))
-        pieces.append(F.slice_axis(parameters, axis=0, begin=-biases, end=None))
-        result = F.concat(*pieces, dim=0)
-        # The same values; but now the vector's shape follows from what the operator expects.
-        result = F._internal._identity_with_attr_like_rhs(result, parameters)
-        return result.as_np_ndarray() if is_np_array() else result
+    def _dropped(self, F: Any, parameters: Any) -> Any:
+        """The parameters with the layer's weight_drop."""
+        if not self._weight_drop:
+            return parameters
+        return drop_recurrent_weights(
+            F,
+            parameters,
+            self._weight_drop,
+            layers=self._num_layers,
+            directions=self._dir,
+            rows=self._gates * self._hidden_size,
+            H=self._hidden_size,
+            P=self._projection_size or 0,
+        )
 
 
 def _compatible(expected: Sequence[tuple], found: Sequence[tuple]) -> bool:

@@ -243,9 +243,6 @@ class PartParameter(Parameter):
     def cast(self, dtype: Any) -> None:
         self._whole.cast(dtype)
 
-    def var(self) -> mx.sym.Symbol:
-        raise ValueError(f"'{self.name}' is a part: graphs hold '{self._whole.name}'")
-
     @property
     def differs(self) -> bool:
         """Whether the part has an lr_mult, wd_mult or grad_req of its own."""

@@ -1,0 +1,402 @@
+"""Recurrent layers as functions of NumPy arrays, with gradients.
+
+Shapes: input [T, N, I]; states [L*D, N, S] and, for the cell state of an lstm, [L*D, N, H]; output
+[T, N, D*S]. D is 2 if bidirectional, S is P if projected, else H. All arrays of a call have one
+dtype, float16, float32 or float64; float16 is computed in float32. `fused_rnn.weights.Layout` says
+what is where in the vector of parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Collection, NamedTuple, Sequence
+
+import numpy as np
+
+from fused_rnn import _core
+
+__all__ = ["Gradients", "LSTMOutputs", "Outputs", "gru", "lstm", "rnn"]
+
+
+class Gradients(NamedTuple):
+    """Gradients of what their names say; None for those that were not wanted or do not exist."""
+
+    x: np.ndarray | None
+    params: np.ndarray | None
+    h0: np.ndarray | None
+    c0: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Recording:
+    """What the backward pass needs of a training forward."""
+
+    mode: str
+    inputs: tuple[np.ndarray | None, ...]  # x, params, h0, c0
+    y: np.ndarray
+    reserve: np.ndarray
+    options: dict[str, Any]
+
+    def backward(self, heads: Sequence[Any], wanted: Collection[str]) -> Gradients:
+        unknown = sorted(set(wanted) - set(Gradients._fields))
+        if unknown:
+            raise ValueError(f"wanted: expected names among {Gradients._fields}, found {unknown}")
+        requests = {
+            f"d{name}_req": "write" if name in wanted else "null" for name in Gradients._fields
+        }
+        heads = [None if head is None else np.asarray(head) for head in heads]
+        return Gradients(
+            *_core.backward(
+                self.mode, *self.inputs, self.y, self.reserve, *heads, **self.options, **requests
+            )
+        )
+
+
+class _Differentiable:
+    """Adds the backward pass to a tuple of outputs."""
+
+    _recording: _Recording | None = None
+
+    def _backward(self, heads: Sequence[Any], wanted: Collection[str]) -> Gradients:
+        if self._recording is None:
+            raise ValueError("backward: expected outputs of a call with training=True")
+        return self._recording.backward(heads, wanted)
+
+
+class _Pair(NamedTuple):
+    y: np.ndarray
+    hN: np.ndarray
+
+
+class Outputs(_Differentiable, _Pair):
+    """Output y [T, N, D*H] and final states hN [L*D, N, H]; unpacks as ``y, hN``."""
+
+    def backward(
+        self,
+        dy: np.ndarray | None = None,
+        dhN: np.ndarray | None = None,
+        wanted: Collection[str] = Gradients._fields,
+    ) -> Gradients:
+        """Gradients of a loss, from its gradients by the outputs.
+
+        The arrays that the forward call was given must not have been changed since. The call may
+        be repeated.
+
+        Parameters
+        ----------
+        dy, dhN : array, optional
+            Gradients by y and hN, in their shapes; zero if not given.
+        wanted : collection of str
+            Which gradients to compute: names among "x", "params" and "h0".
+
+        Returns
+        -------
+        Gradients
+            Each in the shape of what it is a gradient of.
+
+        Raises
+        ------
+        ValueError
+            If the forward call was not for training, or an argument does not fit.
+        """
+        return self._backward((dy, dhN), wanted)
+
+
+class _Triple(NamedTuple):
+    y: np.ndarray
+    hN: np.ndarray
+    cN: np.ndarray
+
+
+class LSTMOutputs(_Differentiable, _Triple):
+    """Output y [T, N, D*S], final states hN [L*D, N, S] and cN [L*D, N, H]; unpacks so."""
+
+    def backward(
+        self,
+        dy: np.ndarray | None = None,
+        dhN: np.ndarray | None = None,
+        dcN: np.ndarray | None = None,
+        wanted: Collection[str] = Gradients._fields,
+    ) -> Gradients:
+        """Gradients of a loss, from its gradients by the outputs.
+
+        The arrays that the forward call was given must not have been changed since. The call may
+        be repeated.
+
+        Parameters
+        ----------
+        dy, dhN, dcN : array, optional
+            Gradients by y, hN and cN, in their shapes; zero if not given.
+        wanted : collection of str
+            Which gradients to compute: names among "x", "params", "h0" and "c0".
+
+        Returns
+        -------
+        Gradients
+            Each in the shape of what it is a gradient of.
+
+        Raises
+        ------
+        ValueError
+            If the forward call was not for training, or an argument does not fit.
+        """
+        return self._backward((dy, dhN, dcN), wanted)
+
+
+def _hidden_size(
+    h0: np.ndarray | None, c0: np.ndarray | None, projection: int, hidden_size: int | None
+) -> int:
+    """H, from an initial state of that width or from the argument; both must agree."""
+    name, state = ("c0", c0) if c0 is not None or projection else ("h0", h0)
+    if state is None:
+        if hidden_size is None:
+            raise ValueError(f"hidden_size: expected a number when {name} is not given, found None")
+        return hidden_size
+    if hidden_size is not None and state.shape[-1:] != (hidden_size,):
+        raise ValueError(
+            f"{name}: expected a last size of {hidden_size} (hidden_size), found shape "
+            f"{state.shape}"
+        )
+    return state.shape[-1]
+
+
+def _run(
+    outputs: Callable[..., Any],
+    mode: str,
+    x: np.ndarray,
+    params: np.ndarray,
+    h0: np.ndarray | None,
+    c0: np.ndarray | None,
+    hidden_size: int | None,
+    dropout: float,
+    dropout_seed: int,
+    training: bool,
+    **options: Any,
+) -> Any:
+    x, params = np.asarray(x), np.asarray(params)
+    h0, c0 = (None if state is None else np.asarray(state) for state in (h0, c0))
+    if x.ndim != 3:
+        raise ValueError(f"x: expected shape [T, N, I], found {x.shape}")
+    projection = options.get("projection_size", 0)
+    H = _hidden_size(h0, c0, projection, hidden_size)
+    states = (options["num_layers"] * (2 if options["bidirectional"] else 1), x.shape[1])
+    if h0 is None:
+        h0 = np.zeros((*states, projection or H), x.dtype)
+    if c0 is None and mode == "lstm":
+        c0 = np.zeros((*states, H), x.dtype)
+    options["dropout"] = dropout
+    *found, reserve = _core.forward(
+        mode, x, params, h0, c0, training=training, dropout_seed=dropout_seed, **options
+    )
+    result = outputs(*(array for array in found if array is not None))
+    if training:
+        result._recording = _Recording(mode, (x, params, h0, c0), result.y, reserve, options)
+    return result
+
+
+def lstm(
+    x: np.ndarray,
+    params: np.ndarray,
+    h0: np.ndarray | None = None,
+    c0: np.ndarray | None = None,
+    *,
+    hidden_size: int | None = None,
+    num_layers: int = 1,
+    bidirectional: bool = False,
+    projection_size: int = 0,
+    lengths: np.ndarray | Sequence[int] | None = None,
+    clip_min: float | None = None,
+    clip_max: float | None = None,
+    clip_nan: bool = False,
+    dropout: float = 0.0,
+    dropout_seed: int = 0,
+    training: bool = False,
+) -> LSTMOutputs:
+    """Applies LSTM layers.
+
+    Parameters
+    ----------
+    x : array [T, N, I]
+        Input.
+    params : array
+        All weights, then all biases, as one vector.
+    h0 : array [L*D, N, S], optional
+        Initial hidden states; zeros by default.
+    c0 : array [L*D, N, H], optional
+        Initial cell states; zeros by default.
+    hidden_size : int, optional
+        H; needed if no initial state tells it.
+    num_layers : int
+        L.
+    bidirectional : bool
+        D is 2 instead of 1.
+    projection_size : int
+        P; 0 is none.
+    lengths : integers [N], optional
+        Length of each sequence, 0 to T; beyond it y is 0.
+    clip_min, clip_max : float, optional
+        Range into which cell states are clipped; both or neither.
+    clip_nan : bool
+        NaN in cell states is clipped too.
+    dropout : float
+        Probability that an element of the output of a layer but the last is dropped; acts only in
+        training.
+    dropout_seed : int
+        The same seed drops the same elements.
+    training : bool
+        Keeps what `LSTMOutputs.backward` needs.
+
+    Returns
+    -------
+    LSTMOutputs
+        y [T, N, D*S], hN [L*D, N, S], cN [L*D, N, H].
+
+    Raises
+    ------
+    ValueError
+        If an argument does not fit; the message names it.
+
+    Examples
+    --------
+    >>> outputs = functional.lstm(x, params, hidden_size=256, training=True)
+    >>> y, hN, cN = outputs
+    >>> gradients = outputs.backward(dy=y - target)
+    >>> params -= 0.1 * gradients.params
+    """
+    return _run(
+        LSTMOutputs,
+        "lstm",
+        x,
+        params,
+        h0,
+        c0,
+        hidden_size,
+        dropout,
+        dropout_seed,
+        training,
+        num_layers=num_layers,
+        bidirectional=bidirectional,
+        projection_size=projection_size,
+        lengths=None if lengths is None else np.asarray(lengths),
+        clip_min=clip_min,
+        clip_max=clip_max,
+        clip_nan=clip_nan,
+    )
+
+
+def gru(
+    x: np.ndarray,
+    params: np.ndarray,
+    h0: np.ndarray | None = None,
+    *,
+    hidden_size: int | None = None,
+    num_layers: int = 1,
+    bidirectional: bool = False,
+    lengths: np.ndarray | Sequence[int] | None = None,
+    dropout: float = 0.0,
+    dropout_seed: int = 0,
+    training: bool = False,
+) -> Outputs:
+    """Applies GRU layers, in the variant whose reset gate acts after the recurrent product.
+
+    Parameters
+    ----------
+    x : array [T, N, I]
+        Input.
+    params : array
+        All weights, then all biases, as one vector.
+    h0 : array [L*D, N, H], optional
+        Initial states; zeros by default.
+    hidden_size : int, optional
+        H; needed without h0.
+    num_layers : int
+        L.
+    bidirectional : bool
+        D is 2 instead of 1.
+    lengths : integers [N], optional
+        Length of each sequence, 0 to T; beyond it y is 0.
+    dropout : float
+        Probability that an element of the output of a layer but the last is dropped; acts only in
+        training.
+    dropout_seed : int
+        The same seed drops the same elements.
+    training : bool
+        Keeps what `Outputs.backward` needs.
+
+    Returns
+    -------
+    Outputs
+        y [T, N, D*H], hN [L*D, N, H].
+
+    Raises
+    ------
+    ValueError
+        If an argument does not fit; the message names it.
+    """
+    return _run(
+        Outputs,
+        "gru",
+        x,
+        params,
+        h0,
+        None,
+        hidden_size,
+        dropout,
+        dropout_seed,
+        training,
+        num_layers=num_layers,
+        bidirectional=bidirectional,
+        lengths=None if lengths is None else np.asarray(lengths),
+    )
+
+
+def rnn(
+    x: np.ndarray,
+    params: np.ndarray,
+    h0: np.ndarray | None = None,
+    *,
+    activation: str = "tanh",
+    hidden_size: int | None = None,
+    num_layers: int = 1,
+    bidirectional: bool = False,
+    lengths: np.ndarray | Sequence[int] | None = None,
+    dropout: float = 0.0,
+    dropout_seed: int = 0,
+    training: bool = False,
+) -> Outputs:
+    """Applies vanilla RNN layers.
+
+    Parameters
+    ----------
+    x, params, h0, hidden_size, num_layers, bidirectional, lengths, dropout, dropout_seed, training
+        As for `gru`.
+    activation : {"tanh", "relu"}
+        Activation of the units.
+
+    Returns
+    -------
+    Outputs
+        y [T, N, D*H], hN [L*D, N, H].
+
+    Raises
+    ------
+    ValueError
+        If an argument does not fit; the message names it.
+    """
+    if activation not in ("tanh", "relu"):
+        raise ValueError(f"activation: expected 'tanh' or 'relu', found {activation!r}")
+    return _run(
+        Outputs,
+        f"rnn_{activation}",
+        x,
+        params,
+        h0,
+        None,
+        hidden_size,
+        dropout,
+        dropout_seed,
+        training,
+        num_layers=num_layers,
+        bidirectional=bidirectional,
+        lengths=None if lengths is None else np.asarray(lengths),
+    )
