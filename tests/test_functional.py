@@ -154,7 +154,10 @@ BAD = {
         lambda: functional.rnn(X, PARAMS, hidden_size=4, activation="sigmoid"),
         "activation: .*'sigmoid'",
     ),
-    "lengths": (lambda: functional.gru(X, PARAMS, hidden_size=4, lengths=[1, 6]), r"length\[1\]: .*6"),
+    "lengths": (
+        lambda: functional.gru(X, PARAMS, hidden_size=4, lengths=[1, 6]),
+        r"length\[1\]: .*6",
+    ),
     "prediction": (
         lambda: functional.gru(X, PARAMS, hidden_size=4).backward(X),
         "training=True",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import json
 
 import mxnet as mx
 import numpy as np
@@ -333,6 +335,48 @@ def test_parameters_that_cannot_be_shared():
         gluon.LSTM(2, params=gluon.LSTM(3).params)
     with pytest.raises(ValueError, match="another kind of layer"):
         gluon.LSTM(2, params=gluon.LSTM(2, dtype="float64").params)
+
+
+def test_graph_holds_the_operator_alone():
+    """C23: nothing is copied or put together per call."""
+    layer = gluon.LSTM(4, 3, bidirectional=True)
+    layer.initialize()
+    layer.hybridize()
+    data = mx.nd.ones((5, 2, 3))
+    for call, names in (
+        ((data,), ["data", "lstm_parameters"]),
+        ((data, layer.begin_state(2)), ["data0", "lstm_parameters", "data1", "data2"]),
+    ):
+        layer(*call)
+        graph = json.loads(layer._cached_graph[1].tojson())
+        operators = {node["op"] for node in graph["nodes"]}
+        assert operators <= {"null", "_zeros", "FusedRNN"}
+        assert len(layer._cached_graph[1].list_inputs()) == len(names)
+
+
+def test_copies_are_independent():
+    layer = gluon.GRU(2, input_size=3)
+    layer.initialize()
+    other = copy.deepcopy(layer)
+    other.l0_h2h_weight.set_data(mx.nd.full((6, 2), 9))
+    assert (other.parameters.data().asnumpy() == 9).sum() == 12
+    assert not (layer.parameters.data().asnumpy() == 9).any()
+
+
+@pytest.mark.parametrize("how", HYBRID)
+def test_states_follow_the_dtype_within_a_network(how):
+    net = mx.gluon.nn.HybridSequential()
+    net.add(gluon.LSTM(4), gluon.GRU(2, bidirectional=True))
+    net.initialize()
+    if HYBRID[how] is not None:
+        net.hybridize(**HYBRID[how])
+    data = mx.nd.ones((5, 2, 3))
+    expected = net(data).asnumpy()
+    for dtype in ("float16", "float64", "float32"):
+        net.cast(dtype)
+        y = net(data.astype(dtype))
+        assert y.dtype == np.dtype(dtype)
+        np.testing.assert_allclose(y.asnumpy(), expected, atol=2e-3)
 
 
 def test_repr_and_state_info_are_those_of_mxnet():

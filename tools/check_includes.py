@@ -37,14 +37,16 @@ LAYERS = {
     "src/pybind": Layer(r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|pybind11/.+"),
     "tests/cpp": Layer(r".+", r".+"),
 }
-# The one file that sees oneDNN.
-ONEDNN_FILE = "src/rnn/onednn_gemm.cc"
-ONEDNN = r"(oneapi/dnnl|dnnl).*"
+# The only files that see a matrix library.
+LIBRARY_FILES = {
+    "src/rnn/onednn_gemm.cc": r"oneapi/dnnl/dnnl\.hpp",
+    "src/rnn/mkl_gemm.cc": r"mkl\.h",
+}
 
 
 def allowed(path: str, layer: Layer, bracket: str, header: str) -> bool:
     """Whether the file at `path` may include `header`."""
-    if path == ONEDNN_FILE and re.fullmatch(ONEDNN, header):
+    if path in LIBRARY_FILES and re.fullmatch(LIBRARY_FILES[path], header):
         return True
     return re.fullmatch(layer.own if bracket == '"' else layer.system, header) is not None
 

@@ -154,6 +154,10 @@ FUSED_RNN_API void Backward(const Problem& problem, const BackwardArgs& args);
 // any other value makes every call throw Error).
 FUSED_RNN_API const char* IsaName();
 
+// The library that does the large float32 products of the backward pass, with its version, e.g.
+// "oneDNN 3.2.0".
+FUSED_RNN_API const char* GemmBackend();
+
 // Threads that a call may use. 0 (the default) follows OpenMP's own setting (OMP_NUM_THREADS).
 // SetNumThreads throws Error for a negative number. In a process forked after threads were started,
 // calls run on one thread.

@@ -52,7 +52,7 @@ def convert(model: Model, reverse: bool = False) -> Model:
     >>> module = mx.mod.Module(fused_rnn.convert(symbol))
 
     >>> net = mx.gluon.SymbolBlock.imports("net-symbol.json", ["data"], "net-0000.params")
-    >>> fused_rnn.convert(net)
+    >>> net = fused_rnn.convert(net)
     """
     if isinstance(model, mx.sym.Symbol):
         return _converted_symbol(model, reverse)

@@ -219,22 +219,22 @@ def from_torch(
     }
     if "weight_ih_l0" not in found:
         raise ValueError(f"state_dict: expected '{prefix}weight_ih_l0', found {list(state_dict)}")
-    rows, input_size = found["weight_ih_l0"].shape
+    first = found["weight_ih_l0"]
     num_layers = 0
     while f"weight_ih_l{num_layers}" in found:
         num_layers += 1
     projection = found.get("weight_hr_l0")
     layout = Layout(
         mode,
-        input_size,
-        rows // _GATES.get(mode, 1),
+        first.shape[1],
+        len(first) // _GATES.get(mode, 1),
         num_layers,
         "weight_ih_l0_reverse" in found,
         0 if projection is None else len(projection),
     )
     parts = {}
     for name, shape in layout.shapes().items():
-        zeros = np.zeros(shape, found["weight_ih_l0"].dtype) if name.endswith("bias") else None
+        zeros = np.zeros(shape, first.dtype) if name.endswith("bias") else None
         part = found.pop(_torch_name(name), zeros)
         if part is None:
             raise ValueError(f"state_dict: expected '{prefix}{_torch_name(name)}', found none")

@@ -33,9 +33,6 @@ void SerialGemm(const GemmArgs<float>& args);  // onednn_gemm.cc or mkl_gemm.cc
 void SerialGemm(const GemmArgs<double>&
                     args);  // panel_gemm.cc or mkl_gemm.cc: oneDNN has no float64 product on a CPU
 
-// Name and version of the backend for float32, e.g. "oneDNN 3.2.0".
-const char* GemmBackend();
-
 }  // namespace fused_rnn
 
 #endif  // FUSED_RNN_RNN_GEMM_H_

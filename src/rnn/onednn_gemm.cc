@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "fused_rnn/rnn.h"
 #include "rnn/gemm.h"
 
 namespace fused_rnn {

@@ -50,6 +50,8 @@ class FusedParameter(Parameter):
         self._order = sorted(self.parts.values(), key=lambda part: part.spec.name.endswith("bias"))
         self._waiting: dict[str, mx.nd.NDArray] = {}  # parts that came before the whole was there
         self._begins: dict[str, int] = {}
+        self._views: dict[str, list[mx.nd.NDArray]] = {}
+        self._views_of: list[mx.nd.NDArray] | None = None
         super().__init__(name, shape=(0,), allow_deferred_init=True, **kwargs)
         if all(_size(part.spec.shape) for part in self._order):
             self.set_input_size(0)
@@ -77,6 +79,33 @@ class FusedParameter(Parameter):
         flat = whole.as_nd_ndarray()
         window = flat[begin : begin + _size(shape)].reshape(shape)
         return window if flat is whole else window.as_np_ndarray()
+
+    def windows(
+        self, part: PartParameter, wholes: list[mx.nd.NDArray] | None
+    ) -> list[mx.nd.NDArray] | None:
+        """The part of each context's array."""
+        return wholes and [self.window(part, whole) for whole in wholes]
+
+    def trained_views(self, part: PartParameter) -> list[mx.nd.NDArray] | None:
+        """Windows that tell a Trainer whether a backward pass wrote their gradient since its step.
+
+        MXNet keeps this mark in an array; a window has none unless it is a variable of its own. The
+        mark of the whole goes over to the windows of all parts.
+        """
+        if self._data is None or self._grad is None:
+            return self.windows(part, self._data)
+        if self._views_of is not self._data:
+            self._views_of = self._data
+            for each in self._order:
+                self._views[each.name] = self.windows(each, self._data)
+                gradients = self.windows(each, self._grad)
+                autograd.mark_variables(self._views[each.name], gradients, self.grad_req)
+        for k, array in enumerate(self._data):
+            if array._fresh_grad:
+                array._fresh_grad = False
+                for views in self._views.values():
+                    views[k]._fresh_grad = True
+        return self._views[part.name]
 
     def receive(self, part: PartParameter, data: mx.nd.NDArray, ctx: list | None) -> None:
         """Keeps a part's data until the whole is initialised; that is now if all parts are here."""
@@ -157,8 +186,6 @@ class PartParameter(Parameter):
     def __init__(self, whole: FusedParameter, name: str, spec: Part) -> None:
         self._whole = whole
         self._own: dict[str, Any] = {}  # lr_mult and so on, where they are not those of the whole
-        self._views: list[mx.nd.NDArray] = []
-        self._views_of: list[mx.nd.NDArray] | None = None
         self._trainer = None
         self._var = None
         self.name = name
@@ -193,35 +220,12 @@ class PartParameter(Parameter):
     @property
     def _data(self) -> list[mx.nd.NDArray] | None:
         if self._trainer is not None and not autograd.is_recording():
-            return self._trained_views()
-        return self._cut(self._whole._data)
+            return self._whole.trained_views(self)
+        return self._whole.windows(self, self._whole._data)
 
     @property
     def _grad(self) -> list[mx.nd.NDArray] | None:
-        return self._cut(self._whole._grad)
-
-    def _cut(self, wholes: list[mx.nd.NDArray] | None) -> list[mx.nd.NDArray] | None:
-        return wholes and [self._whole.window(self, array) for array in wholes]
-
-    def _trained_views(self) -> list[mx.nd.NDArray] | None:
-        """Views that tell a Trainer whether a backward pass wrote their gradient since its step.
-
-        MXNet keeps this mark in an array; a view has none unless it is a variable of its own. The
-        mark of the whole goes over to the views of all parts.
-        """
-        whole = self._whole
-        if whole._data is None or whole._grad is None:
-            return self._cut(whole._data)
-        for part in whole.parts.values():
-            if part._views_of is not whole._data:
-                part._views, part._views_of = part._cut(whole._data), whole._data
-                autograd.mark_variables(part._views, part._grad, whole.grad_req)
-        for k, array in enumerate(whole._data):
-            if array._fresh_grad:
-                array._fresh_grad = False
-                for part in whole.parts.values():
-                    part._views[k]._fresh_grad = True
-        return self._views
+        return self._whole.windows(self, self._whole._grad)
 
     def _init_impl(self, data: mx.nd.NDArray, ctx_list: list) -> None:
         self._whole.receive(self, data, ctx_list)
