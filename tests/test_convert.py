@@ -139,17 +139,18 @@ def test_lengths_work_in_converted_layers():
 
 
 def test_converted_network_trains():
+    """Its Trainer, made before, goes on."""
     net, _ = initialised(stock, "gru")
-    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    trainer = mx.gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.02})
     fused_rnn.convert(net)
     losses = []
-    for _ in range(5):
+    for _ in range(30):
         with mx.autograd.record():
-            loss = (net(DATA) ** 2).sum()
+            loss = ((net(DATA) - 1) ** 2).mean()
         loss.backward()
-        trainer.step(2)
+        trainer.step(1)
         losses.append(loss.asscalar())
-    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < 0.8 * losses[0]
 
 
 def test_layers_of_ours_stay():

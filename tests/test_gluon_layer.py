@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import json
 
@@ -223,61 +222,6 @@ def test_constructor_is_that_of_mxnet(kind):
     assert issubclass(getattr(gluon, kind), getattr(stock, kind))
 
 
-@pytest.mark.parametrize("input_size", [0, 3])
-@pytest.mark.parametrize(
-    "kind, options",
-    [
-        ("RNN", {"activation": "tanh"}),
-        ("GRU", {"num_layers": 2, "bidirectional": True}),
-        ("LSTM", {"i2h_bias_initializer": mx.init.LSTMBias(2.0), "num_layers": 12}),
-        ("LSTM", {"h2h_weight_initializer": mx.init.Orthogonal(), "h2h_bias_initializer": "ones"}),
-    ],
-)
-def test_initial_values_are_those_of_mxnet(kind, options, input_size):
-    layers = []
-    for module in (stock, gluon):
-        layer = getattr(module, kind)(4, prefix="net_", input_size=input_size, **options)
-        mx.random.seed(7)
-        np.random.seed(7)
-        layer.initialize(mx.init.Xavier())
-        layer(mx.nd.ones((1, 1, 3)))
-        layers.append(layer)
-    native, ours = layers
-    assert list(native._reg_params) == list(ours.parameters.parts)
-    for name, parameter in native._reg_params.items():
-        part = getattr(ours, name)
-        assert (part.name, part.shape, part.dtype) == (
-            parameter.name,
-            parameter.shape,
-            parameter.dtype,
-        )
-        np.testing.assert_array_equal(part.data().asnumpy(), parameter.data().asnumpy(), name)
-
-
-def test_an_initialiser_for_the_parameter_itself_comes_first():
-    layer = gluon.LSTM(2, input_size=3)
-    layer.parameters.initialize(mx.init.Constant(0.25))
-    assert (layer.parameters.data().asnumpy() == 0.25).all()
-    layer.parameters.initialize(default_init=mx.init.One(), force_reinit=True)
-    assert (layer.l0_i2h_weight.data().asnumpy() == 1).all()
-    assert (layer.l0_i2h_bias.data().asnumpy() == 0).all()
-
-
-def test_parts_are_windows():
-    layer = gluon.GRU(2, input_size=3, bidirectional=True)
-    layer.initialize()
-    layer.r0_h2h_weight.set_data(mx.nd.full((6, 2), 7))
-    layer.l0_i2h_bias.data()[:] = 5
-    values = layer.parameters.data().asnumpy()
-    assert (values == 7).sum() == 12 and (values == 5).sum() == 6
-    assert (layer.r0_h2h_weight.data().asnumpy() == 7).all()
-    with mx.autograd.record():
-        loss = (layer.r0_h2h_weight.data() ** 2).sum()
-    loss.backward()
-    np.testing.assert_array_equal(layer.r0_h2h_weight.grad().asnumpy(), np.full((6, 2), 14))
-    assert (layer.parameters.grad().asnumpy() != 0).sum() == 12
-
-
 def test_weights_change_between_predictions():
     problem = make("lstm", L=2, seed=1)
     other = make("lstm", L=2, seed=2).replace(x=problem.x, h0=problem.h0, c0=problem.c0)
@@ -290,51 +234,6 @@ def test_weights_change_between_predictions():
     data, states = data.as_in_context(mx.cpu(1)), [s.as_in_context(mx.cpu(1)) for s in states]
     check(layer(data, states)[0].asnumpy(), problem.outputs().y, problem.shape)
     assert layer.l0_i2h_weight.data(mx.cpu(1)).context == mx.cpu(1)
-
-
-@pytest.mark.parametrize("how", HYBRID)
-def test_layers_share_one_parameter(how):
-    problem = make("gru", L=2)
-    first = layer_for(problem, how=how)
-    second = gluon.GRU(4, 2, dtype="float64", params=first.params)
-    if HYBRID[how] is not None:
-        second.hybridize(**HYBRID[how])
-    assert second.parameters is first.parameters
-    data, states, _ = inputs_for(problem)
-    with mx.autograd.record():
-        total = (first(data, states)[0] + second(data, states)[0]).sum()
-    total.backward()
-    twice = problem.replace(dy=2 * np.ones_like(problem.dy), dhN=None)
-    actual = first.parameters.grad().asnumpy()
-    check(actual, twice.gradients().dparams, problem.shape, gradient=True)
-
-
-@pytest.mark.parametrize("hybridize", [False, True])
-@pytest.mark.parametrize("mode", MODES)
-def test_unfused_cells_share_the_parameter(mode, hybridize):
-    """Their gradients too."""
-    problem = make(mode, L=2, D=2)
-    layer = layer_for(problem)
-    cells = layer._unfuse()
-    if hybridize:
-        cells.hybridize()
-    data, states, _ = inputs_for(problem)
-    begin = [state[k] for k in range(4) for state in states]
-    with mx.autograd.record():
-        y, _ = cells.unroll(problem.shape.T, data, begin, layout="TNC", merge_outputs=True)
-    y.backward(nd(problem.dy))
-    check(y.asnumpy(), problem.outputs().y, problem.shape)
-    expected = problem.replace(dhN=None, dcN=None).gradients().dparams
-    check(layer.parameters.grad().asnumpy(), expected, problem.shape, gradient=True)
-
-
-def test_parameters_that_cannot_be_shared():
-    with pytest.raises(ValueError, match="separate parameters"):
-        gluon.LSTM(2, params=stock.LSTM(2).params)
-    with pytest.raises(ValueError, match="another kind of layer"):
-        gluon.LSTM(2, params=gluon.LSTM(3).params)
-    with pytest.raises(ValueError, match="another kind of layer"):
-        gluon.LSTM(2, params=gluon.LSTM(2, dtype="float64").params)
 
 
 def test_graph_holds_the_operator_alone():
@@ -352,15 +251,6 @@ def test_graph_holds_the_operator_alone():
         operators = {node["op"] for node in graph["nodes"]}
         assert operators <= {"null", "_zeros", "FusedRNN"}
         assert len(layer._cached_graph[1].list_inputs()) == len(names)
-
-
-def test_copies_are_independent():
-    layer = gluon.GRU(2, input_size=3)
-    layer.initialize()
-    other = copy.deepcopy(layer)
-    other.l0_h2h_weight.set_data(mx.nd.full((6, 2), 9))
-    assert (other.parameters.data().asnumpy() == 9).sum() == 12
-    assert not (layer.parameters.data().asnumpy() == 9).any()
 
 
 @pytest.mark.parametrize("how", HYBRID)

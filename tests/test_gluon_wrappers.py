@@ -15,6 +15,11 @@ from test_gluon_layer import HYBRID, inputs_for, layer_for, with_zero_states
 from fused_rnn import gluon
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    mx.random.seed(1)
+
+
 def hybridized(block, how):
     if HYBRID[how] is not None:
         block.hybridize(**HYBRID[how])

@@ -158,9 +158,9 @@ FUSED_RNN_API const char* IsaName();
 // "oneDNN 3.2.0".
 FUSED_RNN_API const char* GemmBackend();
 
-// Threads that a call may use. 0 (the default) follows OpenMP's own setting (OMP_NUM_THREADS).
-// SetNumThreads throws Error for a negative number. In a process forked after threads were started,
-// calls run on one thread.
+// Threads that a call may use. SetNumThreads(0), the default: OpenMP's setting if OMP_NUM_THREADS
+// is set, else one for each physical core that the process may run on. SetNumThreads throws Error
+// for a negative number. In a process forked after threads were started, calls run on one thread.
 FUSED_RNN_API int NumThreads();
 FUSED_RNN_API void SetNumThreads(int threads);
 

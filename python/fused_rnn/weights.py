@@ -66,6 +66,29 @@ class Layout:
                 f"{self.hidden_size}, found {self.projection_size}"
             )
 
+    @classmethod
+    def of_size(
+        cls,
+        size: int,
+        mode: str,
+        hidden_size: int,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        projection_size: int = 0,
+    ) -> Layout:
+        """The layout whose vector has `size` elements; the input size follows from that.
+
+        Raises ValueError if no input size gives that length.
+        """
+        bare = cls(mode, 0, hidden_size, num_layers, bidirectional, projection_size)
+        rows = bare.directions * bare.gates * hidden_size
+        input_size, rest = divmod(size - bare.size, rows)
+        if input_size < 0 or rest:
+            raise ValueError(
+                f"size: expected {bare.size} + {rows} * (input size) for {bare}, found {size}"
+            )
+        return dataclasses.replace(bare, input_size=input_size)
+
     @property
     def gates(self) -> int:
         """G: 4 for an lstm, 3 for a gru, else 1."""

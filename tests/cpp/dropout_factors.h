@@ -17,7 +17,8 @@ DropoutFactors ReadDropoutFactors(const Case& c, const Memory& reserve) {
   const double scale = dims.dropout < 1 ? 1 / (1 - dims.dropout) : 0;
   DropoutFactors factors((dims.L - 1) * rows * width);
   for (int64_t l = 0; l + 1 < dims.L; ++l) {
-    const uint8_t* mask = ReservePlan(dims).mask.In<uint8_t>(reserve.data()) + l * rows * width;
+    const uint8_t* mask =
+        ReservePlan(dims, Lanes<T>()).mask.In<uint8_t>(reserve.data()) + l * rows * width;
     for (int64_t t = 0; t < dims.T; ++t) {
       for (int64_t i = 0; i < steps.n(t); ++i) {
         for (int64_t j = 0; j < width; ++j) {

@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "fused_rnn/rnn.h"
+#include "kernels/kernel_table.h"
 
 namespace fused_rnn {
 
@@ -52,6 +53,12 @@ constexpr double Epsilon() {
   if (std::is_same_v<T, BFloat16>) return 0x1p-7;
   return std::is_same_v<T, double> ? std::numeric_limits<double>::epsilon()
                                    : std::numeric_limits<float>::epsilon();
+}
+
+// V of the kernels in use, for tensors of type T.
+template <typename T>
+int64_t Lanes() {
+  return Kernels<std::conditional_t<std::is_same_v<T, double>, double, float>>().lanes;
 }
 
 }  // namespace fused_rnn

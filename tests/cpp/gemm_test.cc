@@ -16,7 +16,7 @@ namespace {
 struct Form {
   bool a_transposed, b_transposed;
   int64_t gap;  // ld - row length
-  enum Onto { kNothing, kBias, kResult } onto;
+  bool accumulate;
 };
 
 // A matrix of small integers whose last row ends at the inaccessible page; between its rows is NaN.
@@ -50,30 +50,25 @@ struct Matrix {
 
 template <typename Real>
 void TestProduct(int64_t M, int64_t N, int64_t K, const Form& form) {
-  Scope scope("M %d, N %d, K %d, a_transposed %d, b_transposed %d, gap %d, onto %d",
+  Scope scope("M %d, N %d, K %d, a_transposed %d, b_transposed %d, gap %d, accumulate %d",
               static_cast<int>(M), static_cast<int>(N), static_cast<int>(K), form.a_transposed,
-              form.b_transposed, static_cast<int>(form.gap), form.onto);
+              form.b_transposed, static_cast<int>(form.gap), form.accumulate);
   Random random(M * 10007 + N * 101 + K);
   Matrix<Real> a(M, K, form.a_transposed, form.gap), b(K, N, form.b_transposed, form.gap),
       c(M, N, false, form.gap);
   a.Fill(&random);
   b.Fill(&random);
-  if (form.onto == Form::kResult) c.Fill(&random);
-  GuardedArray<Real> bias(form.onto == Form::kBias ? N : 0);
-  random.FillInts(&bias, -9, 9);
+  if (form.accumulate) c.Fill(&random);
   std::vector<Real> expected(M * N);
   for (int64_t m = 0; m < M; ++m) {
     for (int64_t n = 0; n < N; ++n) {
-      Real sum = form.onto == Form::kResult ? c.At(m, n)
-                 : form.onto == Form::kBias ? bias[n]
-                                            : Real(0);
+      Real sum = form.accumulate ? c.At(m, n) : Real(0);
       for (int64_t k = 0; k < K; ++k) sum += a.At(m, k) * b.At(k, n);
       expected[m * N + n] = sum;
     }
   }
-  Gemm({M, N, K, a.data.data(), a.ld, form.a_transposed, b.data.data(), b.ld, form.b_transposed,
-        c.data.data(), c.ld, form.onto == Form::kResult,
-        form.onto == Form::kBias ? bias.data() : nullptr});
+  Gemm<Real>({M, N, K, a.data.data(), a.ld, form.a_transposed, b.data.data(), b.ld,
+              form.b_transposed, c.data.data(), c.ld, form.accumulate});
   int64_t wrong = 0;
   for (int64_t m = 0; m < M; ++m) {
     for (int64_t n = 0; n < N; ++n) wrong += c.At(m, n) != expected[m * N + n];
@@ -86,8 +81,8 @@ template <typename Real>
 void TestForms(int64_t M, int64_t N, int64_t K) {
   for (bool a_transposed : {false, true}) {
     for (bool b_transposed : {false, true}) {
-      for (Form::Onto onto : {Form::kNothing, Form::kBias, Form::kResult}) {
-        TestProduct<Real>(M, N, K, {a_transposed, b_transposed, (M + N + K) % 2 * 3, onto});
+      for (bool accumulate : {false, true}) {
+        TestProduct<Real>(M, N, K, {a_transposed, b_transposed, (M + N + K) % 2 * 3, accumulate});
       }
     }
   }
@@ -108,6 +103,7 @@ void TestSizes() {
     CHECK_EQ(TeamSizeFor(97.0 * 131 * 803), threads);
     TestForms<Real>(97, 131, 803);
     TestForms<Real>(1, 2503, 4001);
+    TestForms<Real>(1100, 33, 301);  // several blocks of rows
   }
   SetNumThreads(0);
 }

@@ -175,7 +175,7 @@ void TestMemoryPlans() {
             CheckPlan(ForwardPlan(dims, true, V, gap), gap);
             CheckPlan(BackwardPlan(dims, V, gap), gap);
           }
-          CheckPlan(ReservePlan(dims, gap), gap);
+          CheckPlan(ReservePlan(dims, 16, gap), gap);
         }
       }
     }

@@ -74,11 +74,6 @@ std::vector<Region> Flatten(const RegionPlan& outer, const Region& holder,
 }
 
 template <typename T>
-int64_t Lanes() {
-  return Kernels<std::conditional_t<kIsHalf<T>, float, T>>().lanes;
-}
-
-template <typename T>
 void GuardedForward(const Dims& dims, const Steps& steps, ForwardArgs args,
                     const ReservePlan& reserve) {
   const ForwardPlan plan(dims, args.reserve != nullptr, Lanes<T>(), kGap);
@@ -92,9 +87,7 @@ void GuardedForward(const Dims& dims, const Steps& steps, ForwardArgs args,
     run(PlannedMemory(staged.bytes(), Flatten(staged, staged.inner, plan)),
         [&] { RunStagedForward<T>(dims, steps, args, staged, plan, reserve); });
   } else {
-    run(PlannedMemory(plan), [&] {
-      RunForward<T>(dims, steps, args, static_cast<const T*>(args.params), plan, reserve);
-    });
+    run(PlannedMemory(plan), [&] { RunForward<T, T>(dims, steps, args, plan, reserve); });
   }
 }
 
@@ -137,7 +130,7 @@ void TestCase(const Case& c) {
   Scope scope("%s %s", DTypeName(DTypeOf<T>()), c.Describe().c_str());
   const Dims dims(c.WithType(DTypeOf<T>()));
   const Steps steps(dims, c.lengths.data());
-  const ReservePlan reserve_plan(dims, kGap);
+  const ReservePlan reserve_plan(dims, Lanes<T>(), kGap);
   const Inputs<T> in(c, 1);
   {
     const Results<T> expected = RunTraining(c, in);

@@ -48,7 +48,7 @@ class _FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
             parameter = FusedParameter(name, self._parts, dtype=self._dtype)
             self.params.update({name: parameter})
             return parameter
-        found = [(part.spec.name, part.shape) for part in shared.parts.values()]
+        found = [(part.spec.name, part._shape) for part in shared.parts.values()]
         expected = [(part.name, part.shape) for part in self._parts]
         if not _compatible(expected, found) or np.dtype(self._dtype) != np.dtype(shared.dtype):
             raise ValueError(

@@ -128,6 +128,8 @@ class FusedParameter(Parameter):
         Parts of known shape get their values now, even if the whole has to wait for the input size:
         mx.gluon.rnn draws its random numbers in this order.
         """
+        if force_reinit:
+            self._waiting.clear()
         super().initialize(init, ctx, default_init, force_reinit)
         if self._deferred_init:
             for part in self.parts.values():
