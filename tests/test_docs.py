@@ -1,14 +1,28 @@
-"""What the documentation says about files of this project is true."""
+"""What the documentation says about this project is true, and its examples run."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from helpers import TESTS
+from helpers import TESTS, run, run_code
+
+import fused_rnn
 
 DOCS = TESTS.parent / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
+
+
+def examples(page) -> str:
+    """All Python blocks of a page, as one program."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if examples(page)], ids=lambda page: page.stem
+)
+def test_examples_of_a_page(page):
+    run_code(examples(page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -26,3 +40,19 @@ def test_every_difference_names_its_test():
     assert len(rows) > 20
     for row in rows:
         assert re.search(r"`\w+\.py::test_\w+`[^|]*\|$", row), row
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = (DOCS / "api.md").read_text()
+    for package in (fused_rnn, fused_rnn.gluon):
+        for name in package.__all__:
+            assert re.search(rf"\b{name}$", reference, re.M), name
+
+
+def test_site_is_built_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+    pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed")
+    config = TESTS.parent / "mkdocs.yml"
+    done = run(["-m", "mkdocs", "build", "-f", str(config), "-d", str(tmp_path)])
+    assert done.returncode == 0, done.stdout
+    assert "functional.LSTMOutputs.backward" in (tmp_path / "api.html").read_text()

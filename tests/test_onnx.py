@@ -51,8 +51,10 @@ def test_layers_with_states(mode, L, D, op, tmp_path):
 @pytest.mark.parametrize("mode", MODES)
 def test_lengths(mode, D, length_type, tmp_path):
     problem = make(mode, N=3, L=2, D=D, dtype="float32", lengths=[5, 1, 3])
-    symbol = mx.sym.FusedRNN(
-        *variables(problem), mx.sym.var("lengths"), **operator_attributes(problem)
+    symbol = fused_rnn.sym.RNN(
+        *variables(problem),
+        sequence_length=mx.sym.var("lengths"),
+        **operator_attributes(problem),
     )
     inputs = values(problem)
     params = {"parameters": mx.nd.array(inputs.pop("parameters"))}
@@ -113,18 +115,19 @@ def test_gluon_model(module, kind, layout, tmp_path):
 def test_saved_module(tmp_path):
     """A checkpoint of Module, whose graph ends in a loss with a label."""
     data = mx.sym.Embedding(mx.sym.var("data"), input_dim=11, output_dim=6, name="embedding")
-    y = mx.sym.RNN(data, state_size=8, num_layers=1, mode="gru", name="rnn")
-    y = mx.sym.FullyConnected(mx.sym.reshape(y, (-1, 8)), num_hidden=11, name="scores")
-    module = mx.mod.Module(mx.sym.SoftmaxOutput(y, name="softmax"))
-    module.bind([("data", (5, 3))], [("softmax_label", (15,))])
+    cell = mx.rnn.FusedRNNCell(8, num_layers=1, mode="gru", prefix="rnn_")
+    outputs, _ = cell.unroll(5, data, layout="NTC", merge_outputs=False)
+    last = outputs[-1]
+    scores = mx.sym.FullyConnected(last, num_hidden=11, name="scores")
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(scores, name="softmax"))
+    module.bind([("data", (3, 5))], [("softmax_label", (3,))])
     module.init_params(mx.init.Uniform(0.5))
     module.save_checkpoint(str(tmp_path / "model"), 1)
     symbol, arguments, auxiliary = mx.model.load_checkpoint(str(tmp_path / "model"), 1)
-    shapes = {"data": (5, 3), "rnn_state": (1, 3, 8)}
-    state = arguments.pop("rnn_state")
-    fused_rnn.onnx.export(symbol, {**arguments, **auxiliary}, shapes, tmp_path / "a.onnx")
-    tokens = np.random.default_rng(0).integers(0, 11, (5, 3)).astype("float32")
-    (p,) = run(tmp_path / "a.onnx", data=tokens, rnn_state=state.asnumpy())
+    params = {**arguments, **auxiliary}
+    fused_rnn.onnx.export(symbol, params, {"data": (3, 5)}, tmp_path / "a.onnx")
+    tokens = np.random.default_rng(0).integers(0, 11, (3, 5)).astype("float32")
+    (p,) = run(tmp_path / "a.onnx", data=tokens)
     module.forward(mx.io.DataBatch([mx.nd.array(tokens)]), is_train=False)
     np.testing.assert_allclose(p, module.get_outputs()[0].asnumpy(), rtol=0, atol=1e-6)
 

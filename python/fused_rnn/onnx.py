@@ -47,7 +47,8 @@ def export(
 
     Recurrent layers, FusedRNN and RNN alike, become nodes LSTM, GRU or RNN, one for each layer:
     all modes, both directions, initial and final states, and lengths. Other operators are
-    converted by mx.onnx.
+    converted by mx.onnx. The final states of a sequence of length 0 are zero in ONNX Runtime, and
+    not the initial ones.
 
     Parameters
     ----------
@@ -95,8 +96,12 @@ def export(
         name.split(":", 1)[-1]: value.as_in_context(mx.cpu()) for name, value in params.items()
     }
     symbol, arrays = _with_constant_parameters(convert(symbol), arrays)
-    names = _input_names(symbol, arrays, inputs)
-    shapes = [tuple(inputs[name]) for name in names]
+    symbol, label = _with_free_label(symbol, inputs)
+    names = _input_names(symbol, arrays, inputs, label)
+    given = {name: value.shape for name, value in arrays.items()}
+    inferred, _, _ = symbol.infer_shape(**given, **inputs)
+    known = {**dict(zip(symbol.list_arguments(), inferred)), **inputs}
+    shapes = [tuple(known[name]) for name in names]
     types = [
         helper.np_dtype_to_tensor_dtype(np.dtype((dtypes or {}).get(name, np.float32)))
         for name in names
@@ -115,7 +120,7 @@ def export(
             symbol, arrays, shapes, types, opset_version=_OPSET, **free
         )
         _, outputs = MXNetGraph.get_outputs(symbol, arrays, shapes, "", types)
-    _keep_what_is_used(graph, names, list(outputs))
+    _keep_what_is_used(graph, list(inputs), list(outputs))
     onnx_model = helper.make_model(
         graph,
         opset_imports=[helper.make_opsetid("", _OPSET)],
@@ -132,16 +137,26 @@ def _traced(block: mx.gluon.HybridBlock, inputs: Mapping[str, Any]) -> mx.sym.Sy
     return mx.sym.Group(flat)
 
 
+def _with_free_label(
+    symbol: mx.sym.Symbol, inputs: Mapping[str, Any]
+) -> tuple[mx.sym.Symbol, str | None]:
+    """Renames a label that is not among the inputs: the exporter of MXNet 1.9.1 leaves it out by
+    its name, and then fails on the loss that takes it. As another input it is simply not used.
+    """
+    internals = symbol.get_internals()
+    label = internals[len(internals) - 1].name + "_label"
+    if label in inputs or label not in symbol.list_arguments():
+        return symbol, None
+    return symbol(**{label: mx.sym.var(f"unused_{label}")}), f"unused_{label}"
+
+
 def _input_names(
-    symbol: mx.sym.Symbol, params: Mapping[str, Any], inputs: Mapping[str, Any]
+    symbol: mx.sym.Symbol, params: Mapping[str, Any], inputs: Mapping[str, Any], label: str | None
 ) -> list[str]:
     """The inputs in the symbol's order."""
     names = [name for name in symbol.list_inputs() if name not in params]
-    internals = symbol.get_internals()
-    label = internals[len(internals) - 1].name + "_label"  # mx.onnx leaves this one out
-    if label not in inputs:
-        names = [name for name in names if name != label]
-    missing, unknown = sorted(set(names) - set(inputs)), sorted(set(inputs) - set(names))
+    expected = set(names) - {label}
+    missing, unknown = sorted(expected - set(inputs)), sorted(set(inputs) - expected)
     if missing or unknown:
         raise ValueError(
             f"inputs: expected a shape for each input that is not in params; {missing} are "
@@ -163,7 +178,7 @@ def _with_constant_parameters(
             continue
         index, output, _ = node["inputs"][1]
         source = nodes[index]
-        if source["op"] == "null" and source["name"] in params:
+        if source["op"] == "null" and source["name"] in values:
             continue
         part = mx.sym.load_json(json.dumps({**graph, "heads": [[index, output, 0]]}))
         missing = sorted(set(part.list_inputs()) - set(params))

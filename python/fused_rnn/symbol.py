@@ -82,7 +82,8 @@ def RNN(
     """
     if not hasattr(NameManager._current, "value"):  # a thread's first symbol
         NameManager._current.value = NameManager()
-    name = NameManager._current.value.get(name, "rnn")
+    # The counted name only: the generated function lets the manager add its prefix.
+    name = NameManager.get(NameManager._current.value, name, "rnn")
     state_cell, sequence_length = split_states(mode, state_cell, sequence_length)
     return mx.sym.FusedRNN(
         data,

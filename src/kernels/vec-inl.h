@@ -25,16 +25,16 @@ struct RealTraits;
 
 template <>
 struct RealTraits<float> {
-  using Bits = int32_t;
+  using Bits = uint32_t;
   static constexpr int kMantissaBits = 23;
-  static constexpr Bits kSignBit = INT32_MIN;
+  static constexpr Bits kSignBit = Bits{1} << 31;
 };
 
 template <>
 struct RealTraits<double> {
-  using Bits = int64_t;
+  using Bits = uint64_t;
   static constexpr int kMantissaBits = 52;
-  static constexpr Bits kSignBit = INT64_MIN;
+  static constexpr Bits kSignBit = Bits{1} << 63;
 };
 
 template <typename Real>

@@ -27,10 +27,10 @@ class Buffer {
   // there is none.
   void* Resize(size_t bytes);
   void* data() const { return data_; }
-
- private:
+  // Back to the pool; a buffer does so by itself when it ends.
   void Release();
 
+ private:
   BufferKind kind_;
   void* data_ = nullptr;
   size_t capacity_ = 0;

@@ -244,9 +244,9 @@ bool OpState::IsRecorded(const Problem& problem, const std::vector<int64_t>& len
          (slots.c0 == kAbsent || IsUnchanged(recorded_.c0, inputs[slots.c0]));
 }
 
-// Runs the forward of a backward whose reserve is not there: it was made in predict mode, the state
-// has served another forward since, or an input was changed. Writes its y, and sets the problem's
-// dropout.
+// Runs the forward of a backward whose reserve is not there: it was made in predict mode, has had
+// its backward, the state has served another forward since, or an input was changed. Writes its y,
+// and sets the problem's dropout.
 void OpState::Recompute(Problem* problem, const BackwardArgs& args, void* y, size_t y_bytes) {
   // The reserve will be that of these inputs, which a third call may not share.
   recorded_.valid = false;
@@ -343,6 +343,10 @@ void OpState::Backward(const Tensors& inputs, const Requests& requests, const Te
   args.reserve = reserve_.data();
   fused_rnn::Backward(problem, args);
   staging.Commit(x.type);
+  // The pool lends it to other states meanwhile (a model of many buckets has as many states). A
+  // second backward of the same forward, which is rare, computes it anew.
+  recorded_.valid = false;
+  reserve_.Release();
 }
 
 }  // namespace mx

@@ -35,32 +35,41 @@ struct Descriptors {
   memory::desc a, b, c;
 };
 
-dnnl::matmul MakeMatmul(const GemmArgs<float>& args) {
+struct Product {
+  dnnl::matmul matmul;
+  memory::desc scratch;
+};
+
+Product MakeProduct(const GemmArgs<float>& args) {
   dnnl::primitive_attr attr;
+  // oneDNN's own scratch memory belongs to the thread that made a primitive; ours are run by any,
+  // several at a time.
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (args.accumulate) {
     dnnl::post_ops ops;
     ops.append_sum(1.0f);
     attr.set_post_ops(ops);
   }
   const Descriptors descs(args);
-  return dnnl::matmul(dnnl::matmul::primitive_desc(Engine(), descs.a, descs.b, descs.c, attr));
+  const dnnl::matmul::primitive_desc desc(Engine(), descs.a, descs.b, descs.c, attr);
+  return {dnnl::matmul(desc), desc.scratchpad_desc()};
 }
 
 // Describing a product costs tens of microseconds even where oneDNN's own cache has the code, so
 // primitives are kept. A model uses a handful of shapes; the bound is for programs whose T or N
 // changes with every call.
-dnnl::matmul CachedMatmul(const GemmArgs<float>& args) {
+Product CachedProduct(const GemmArgs<float>& args) {
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int>;
   constexpr size_t kMostShapes = 256;
   static std::mutex mutex;
-  static std::map<Key, dnnl::matmul> cache;
+  static std::map<Key, Product> cache;
   const int flags = args.a_transposed | args.b_transposed << 1 | args.accumulate << 2;
   const Key key{args.M, args.N, args.K, args.a_ld, args.b_ld, args.c_ld, flags};
   std::lock_guard<std::mutex> lock(mutex);
   auto found = cache.find(key);
   if (found == cache.end()) {
     if (cache.size() >= kMostShapes) cache.clear();
-    found = cache.emplace(key, MakeMatmul(args)).first;
+    found = cache.emplace(key, MakeProduct(args)).first;
   }
   return found->second;
 }
@@ -77,19 +86,27 @@ class OneThread {
   int saved_;
 };
 
+// Memory of this thread that grows to the largest product's need.
+memory ScratchOfThread(const memory::desc& desc) {
+  thread_local memory largest;
+  if (!largest || largest.get_desc().get_size() < desc.get_size()) largest = memory(desc, Engine());
+  return memory(desc, Engine(), largest.get_data_handle());
+}
+
 }  // namespace
 
 void SerialGemm(const GemmArgs<float>& args) try {
   const OneThread scope;
-  const dnnl::matmul matmul = CachedMatmul(args);
+  const Product product = CachedProduct(args);
   const Descriptors descs(args);
   const auto memory_of = [](const memory::desc& desc, const float* data) {
     return memory(desc, Engine(), const_cast<float*>(data));
   };
   dnnl::stream stream(Engine());
-  matmul.execute(stream, {{DNNL_ARG_SRC, memory_of(descs.a, args.a)},
-                          {DNNL_ARG_WEIGHTS, memory_of(descs.b, args.b)},
-                          {DNNL_ARG_DST, memory_of(descs.c, args.c)}});
+  product.matmul.execute(stream, {{DNNL_ARG_SRC, memory_of(descs.a, args.a)},
+                                  {DNNL_ARG_WEIGHTS, memory_of(descs.b, args.b)},
+                                  {DNNL_ARG_DST, memory_of(descs.c, args.c)},
+                                  {DNNL_ARG_SCRATCHPAD, ScratchOfThread(product.scratch)}});
   stream.wait();
 } catch (const dnnl::error& error) {
   Fail("oneDNN: a matrix product of [%lld, %lld] and [%lld, %lld] failed: %s",

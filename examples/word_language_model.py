@@ -1,0 +1,142 @@
+"""Trains a word-level language model with a Gluon LSTM, and plots its loss.
+
+    python examples/word_language_model.py
+
+reads Python's own help texts; --text names another file. --native trains with MXNet's operator
+instead, whose CPU version leaves the dropout between layers out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+
+import matplotlib
+import mxnet as mx
+import numpy as np
+import text
+from tqdm import tqdm
+
+import fused_rnn
+
+matplotlib.use("agg")
+from matplotlib import pyplot  # noqa: E402
+
+
+class LanguageModel(mx.gluon.HybridBlock):
+    """Words to scores of the next word: [T, N] to [T, N, words]."""
+
+    def __init__(self, recurrent: mx.gluon.HybridBlock, words: int, size: int, dropout: float):
+        super().__init__()
+        with self.name_scope():
+            self.embedding = mx.gluon.nn.Embedding(words, size)
+            self.dropout = mx.gluon.nn.Dropout(dropout)
+            self.recurrent = recurrent
+            self.scores = mx.gluon.nn.Dense(words, flatten=False)
+
+    def hybrid_forward(self, F, x, states):
+        y, states = self.recurrent(self.dropout(self.embedding(x)), states)
+        return self.scores(self.dropout(y)), states
+
+
+def columns(numbers: np.ndarray, batch: int) -> mx.nd.NDArray:
+    """One long text as `batch` texts side by side: [time, batch]."""
+    length = len(numbers) // batch
+    return mx.nd.array(numbers[: length * batch].reshape(batch, length).T)
+
+
+def pieces(data: mx.nd.NDArray, steps: int):
+    """Inputs and targets, at most `steps` time steps at a time."""
+    for begin in range(0, len(data) - 1, steps):
+        end = min(begin + steps, len(data) - 1)
+        yield data[begin:end], data[begin + 1 : end + 1]
+
+
+def evaluate(net, loss, data: mx.nd.NDArray, steps: int) -> float:
+    states = net.recurrent.begin_state(data.shape[1])
+    losses = []
+    for x, target in pieces(data, steps):
+        scores, states = net(x, states)
+        losses.append(loss(scores, target).mean().asscalar())
+    return float(np.mean(losses))
+
+
+def train(args: argparse.Namespace) -> list[float]:
+    """Trains, prints perplexities, draws; the losses of all steps."""
+    mx.random.seed(args.seed)
+    np.random.seed(args.seed)
+    words = [word for s in text.sentences(text.read(args.text)) for word in (*s, "<eos>")]
+    words = words[: args.words] if args.words else words
+    vocabulary = text.Vocabulary(words, args.vocabulary)
+    numbers = vocabulary.encode(words)
+    split = len(numbers) * 9 // 10
+    training, held_out = (columns(part, args.batch) for part in (numbers[:split], numbers[split:]))
+    print(f"{len(words)} words, {len(vocabulary)} different ones")
+
+    module = mx.gluon.rnn if args.native else fused_rnn.gluon
+    recurrent = module.LSTM(args.hidden, args.layers, dropout=args.dropout, input_size=args.hidden)
+    net = LanguageModel(recurrent, len(vocabulary), args.hidden, args.dropout)
+    net.initialize(mx.init.Xavier())
+    net.hybridize(static_alloc=True)
+    loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = mx.gluon.Trainer(net.collect_params(), "adam", {"learning_rate": args.rate})
+
+    losses: list[float] = []
+    parameters = [p for p in net.collect_params().values() if p.grad_req != "null"]
+    for epoch in range(args.epochs):
+        states = recurrent.begin_state(args.batch)
+        begin = time.perf_counter()
+        bar = tqdm(list(pieces(training, args.steps)), desc=f"epoch {epoch + 1}", unit="step")
+        for x, target in bar:
+            states = [state.detach() for state in states]
+            with mx.autograd.record():
+                scores, states = net(x, states)
+                value = loss(scores, target).mean()
+            value.backward()
+            gradients = [p.grad() for p in parameters]
+            mx.gluon.utils.clip_global_norm(gradients, args.clip)
+            trainer.step(1)
+            losses.append(value.asscalar())
+            bar.set_postfix(perplexity=f"{math.exp(losses[-1]):.1f}")
+        speed = training.size / (time.perf_counter() - begin)
+        perplexity = math.exp(evaluate(net, loss, held_out, args.steps))
+        print(f"epoch {epoch + 1}: {speed:.0f} words/s, perplexity held out {perplexity:.1f}")
+    plot(losses, args.output / "word_language_model.png")
+    return losses
+
+
+def plot(losses: list[float], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure, axes = pyplot.subplots()
+    axes.plot(losses)
+    axes.set(xlabel="step", ylabel="loss (nats per word)", title="Word language model")
+    figure.savefig(path)
+    pyplot.close(figure)
+    print(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--text", type=Path, help="a text file (Python's help texts)")
+    parser.add_argument("--words", type=int, help="words of the text to use (all)")
+    for name, default in (
+        ("vocabulary", 5000),
+        ("hidden", 256),
+        ("layers", 2),
+        ("batch", 20),
+        ("steps", 35),
+        ("epochs", 5),
+        ("seed", 0),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
+    for name, default in (("dropout", 0.3), ("rate", 2e-3), ("clip", 5.0)):
+        parser.add_argument(f"--{name}", type=float, default=default, help=f"({default})")
+    parser.add_argument("--native", action="store_true", help="MXNet's own operator")
+    parser.add_argument("--output", type=Path, default=Path("example_results"), metavar="DIR")
+    train(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
