@@ -5,6 +5,8 @@
 #   make build     a rebuild of what has changed
 #   make lint      format, style and include checks;  make format  applies the formats
 #   make sanitize  the C++ tests under AddressSanitizer
+#   make docs      the documentation site, in build/docs; warnings are errors
+#   make wheel     a wheel in dist, tried in a new environment
 #   make clean     forgets the environment and the builds
 VENV := $(CURDIR)/.venv
 BUILD := $(CURDIR)/build/dev
@@ -18,7 +20,7 @@ PYTHON := $(shell for python in python3.11 python3 python3.10 python3.9 python3.
 
 export PATH := $(VENV)/bin:$(PATH)
 
-.PHONY: ds2 test build lint format sanitize clean
+.PHONY: ds2 test build lint format sanitize docs wheel clean
 
 ds2: build
 	python -m fused_rnn bench ds2
@@ -48,8 +50,14 @@ sanitize: $(READY)
 	cmake --build build/sanitize
 	ctest --test-dir build/sanitize --output-on-failure
 
+docs: $(READY)
+	mkdocs build --quiet
+
+wheel: $(READY)
+	python tools/build_wheel.py
+
 clean:
-	rm -rf $(VENV) build
+	rm -rf $(VENV) build dist
 
 $(READY): pyproject.toml
 	@$(or $(PYTHON),false) $(USABLE) || { echo "PYTHON: expected a CPython 3.8 to 3.11 with ensurepip" \
@@ -59,4 +67,5 @@ $(READY): pyproject.toml
 	python tools/build_requires.py > $(VENV)/build-requires.txt
 	python -m pip install --quiet -r $(VENV)/build-requires.txt
 	python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	python -m pip install --quiet gluonnlp==0.10.0 # a client, for the tests; built in isolation
 	touch $@

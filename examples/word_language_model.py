@@ -117,7 +117,8 @@ def plot(losses: list[float], path: Path) -> None:
     print(path)
 
 
-def main() -> None:
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", type=Path, help="a text file (Python's help texts)")
     parser.add_argument("--words", type=int, help="words of the text to use (all)")
@@ -135,8 +136,8 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=float, default=default, help=f"({default})")
     parser.add_argument("--native", action="store_true", help="MXNet's own operator")
     parser.add_argument("--output", type=Path, default=Path("example_results"), metavar="DIR")
-    train(parser.parse_args())
+    return parser.parse_args(given)
 
 
 if __name__ == "__main__":
-    main()
+    train(arguments())

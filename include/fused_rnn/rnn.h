@@ -101,14 +101,39 @@ FUSED_RNN_API size_t BackwardWorkspaceBytes(const Problem& problem);
 // Memory that a training forward hands to its backward, in bytes; 64-byte alignment expected.
 FUSED_RNN_API size_t ReserveBytes(const Problem& problem);
 
+// Weights in the kernels' own layout, packed once for many forwards with the same parameters
+// (streaming: one step a call, where a forward of its own would pack as long as it computes). Holds
+// a copy: later changes of `params` do not reach it. Immutable, so threads may share it. May throw
+// Error; T, N, dropout, clip and variable_length of the problem do not matter.
+class FUSED_RNN_API PackedWeights {
+ public:
+  PackedWeights(const Problem& problem, const void* params);
+  ~PackedWeights();
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+
+  size_t bytes() const { return bytes_; }
+  void* data() const { return data_; }
+  // Throws Error if they are not those of a problem with the same sizes and types, or of another
+  // instruction set.
+  void CheckFits(const Problem& problem) const;
+
+ private:
+  Problem problem_;
+  const char* isa_;
+  size_t bytes_ = 0;
+  void* data_ = nullptr;
+};
+
 // All pointers are the caller's, before, during and after the call. No output may overlap an input
 // or another output.
 struct ForwardArgs {
   const void* x = nullptr;
   const void* params = nullptr;
   const void* h0 = nullptr;
-  const void* c0 = nullptr;          // LSTM only
-  const int64_t* lengths = nullptr;  // [N], 0 <= lengths[n] <= T; only with variable_length
+  const void* c0 = nullptr;               // LSTM only
+  const int64_t* lengths = nullptr;       // [N], 0 <= lengths[n] <= T; only with variable_length
+  const PackedWeights* packed = nullptr;  // made from these params; may be null
   void* y = nullptr;
   void* hN = nullptr;         // may be null: not wanted
   void* cN = nullptr;         // LSTM only; may be null: not wanted

@@ -17,7 +17,7 @@ _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
 
 class Stream:
-    """Recurrent layers, one direction, whose states stay from one call to the next.
+    """Recurrent layers, one direction, whose states and packed weights stay between calls.
 
     For predictions on NumPy arrays. A stream is not to be used by two threads at a time; `another`
     makes one for each.
@@ -79,6 +79,14 @@ class Stream:
             "clip_nan": clip_nan,
         }
         self.input_size = self._input_size()
+        self._packed = _core.PackedWeights(
+            mode,
+            self._params,
+            self.input_size,
+            hidden_size,
+            num_layers=num_layers,
+            projection_size=projection_size,
+        )
         self._make_states(batch_size)
         self(np.zeros((0, batch_size, self.input_size), self._params.dtype))  # checks the rest
 
@@ -159,7 +167,13 @@ class Stream:
                 f"I = {self.input_size}, found {x.shape}"
             )
         y, self._h, self._c, _ = _core.forward(
-            self._mode, steps, self._params, self._h, self._c, **self._options
+            self._mode,
+            steps,
+            self._params,
+            self._h,
+            self._c,
+            packed=self._packed,
+            **self._options,
         )
         return y[0] if x.ndim == 2 else y
 

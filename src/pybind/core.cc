@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -153,7 +154,7 @@ py::tuple ForwardArrays(const std::string& mode, const py::array& x, const py::a
                         bool bidirectional, int64_t projection_size, bool training, double dropout,
                         uint64_t dropout_seed, const OptionalArray& lengths,
                         std::optional<double> clip_min, std::optional<double> clip_max,
-                        bool clip_nan) {
+                        bool clip_nan, const PackedWeights* packed) {
   const Options options{num_layers,          bidirectional, projection_size, dropout,
                         lengths.has_value(), clip_min,      clip_max,        clip_nan};
   const Inputs in = CheckInputs(mode, x, params, h0, c0, lengths, options);
@@ -171,6 +172,7 @@ py::tuple ForwardArrays(const std::string& mode, const py::array& x, const py::a
   args.h0 = in.h0.data();
   args.c0 = Data(in.c0);
   args.lengths = Lengths(in);
+  args.packed = packed;
   args.y = y.mutable_data();
   args.hN = hN.mutable_data();
   args.cN = MutableData(cN);
@@ -184,6 +186,19 @@ py::tuple ForwardArrays(const std::string& mode, const py::array& x, const py::a
   py::object reserve_array = py::none();
   if (training) reserve_array = ToArray(std::move(reserve), reserve_bytes);
   return py::make_tuple(y, hN, cN, reserve_array);
+}
+
+std::unique_ptr<PackedWeights> MakePacked(const std::string& mode, const py::array& params,
+                                          int64_t input_size, int64_t hidden_size,
+                                          int64_t num_layers, bool bidirectional,
+                                          int64_t projection_size) {
+  const Options options{num_layers, bidirectional, projection_size, 0, false, {}, {}, false};
+  const Problem problem = MakeProblem(FromName("mode", kModes, mode), DTypeOf("params", params),
+                                      /*T=*/0, /*N=*/0, input_size, hidden_size, options);
+  const py::array dense =
+      CheckInput("params", params, params.dtype(), {static_cast<py::ssize_t>(ParamCount(problem))});
+  py::gil_scoped_release release;
+  return std::make_unique<PackedWeights>(problem, dense.data());
 }
 
 // ---- Backward
@@ -365,8 +380,15 @@ PYBIND11_MODULE(_core, m) {
         py::kw_only(), "num_layers"_a = 1, "bidirectional"_a = false, "projection_size"_a = 0,
         "training"_a = false, "dropout"_a = 0.0, "dropout_seed"_a = 0, "lengths"_a = py::none(),
         "clip_min"_a = py::none(), "clip_max"_a = py::none(), "clip_nan"_a = false,
+        "packed"_a = py::none(),
         "Returns (y, hN, cN, reserve); cN is None unless mode is 'lstm', reserve is None unless "
-        "training.");
+        "training. `packed`: PackedWeights made from these params.");
+  py::class_<PackedWeights>(m, "PackedWeights",
+                            "A copy of parameters in the kernels' own layout, for many short "
+                            "forwards. May be shared by threads.")
+      .def(py::init(&MakePacked), "mode"_a, "params"_a, "input_size"_a, "hidden_size"_a,
+           py::kw_only(), "num_layers"_a = 1, "bidirectional"_a = false, "projection_size"_a = 0)
+      .def_property_readonly("nbytes", &PackedWeights::bytes);
   m.def("backward", &BackwardArrays, "mode"_a, "x"_a, "params"_a, "h0"_a, "c0"_a, "y"_a,
         "reserve"_a, "dy"_a = py::none(), "dhN"_a = py::none(), "dcN"_a = py::none(), py::kw_only(),
         "num_layers"_a = 1, "bidirectional"_a = false, "projection_size"_a = 0, "dropout"_a = 0.0,
@@ -383,7 +405,8 @@ PYBIND11_MODULE(_core, m) {
         "Bytes of the parameters and of every buffer.");
   m.def("isa", &IsaName, "Instruction set of the kernels in use.");
   m.def("num_threads", &NumThreads, "Threads that a call may use.");
-  m.def("set_num_threads", &SetNumThreads, "threads"_a, "0 follows OpenMP's own setting.");
+  m.def("set_num_threads", &SetNumThreads, "threads"_a,
+        "0: OMP_NUM_THREADS if set, else one per physical core.");
   m.def("version", [] { return FUSED_RNN_VERSION; });
   m.def("fma_peak", &FmaPeak, "dtype"_a = "float32", "threads"_a = 0, "seconds"_a = 0.2,
         "Multiply-adds that the processor does with operands in registers, in GFLOP/s.");

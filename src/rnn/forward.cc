@@ -21,6 +21,31 @@ void StoreStates(const Dims& dims, const Steps& steps, int64_t l, int64_t size, 
   }
 }
 
+// Where bias and panels are, or are to be made.
+template <typename Real, typename Weight>
+void PlacePanels(const Dims& dims, const ForwardArgs& args, const ForwardPlan& plan, int64_t l,
+                 int64_t d, ForwardDirection<Real, Weight>* dir) {
+  void* ws = args.workspace;
+  dir->packed = args.packed != nullptr;
+  if (dir->packed) {
+    const PackedPart<Real, Weight> part(dims, plan, PackedPlan(dims, plan.recurrent.V),
+                                        args.packed->data(), l, d);
+    dir->bias = part.bias;
+    // A single row reads the weights themselves faster: see ForwardPlan.
+    dir->input_panels = dims.T * dims.N > 1 ? part.input : nullptr;
+    dir->panels = dims.N > 1 ? part.recurrent : nullptr;
+    dir->projection = dims.N > 1 ? part.projection : nullptr;
+    return;
+  }
+  const auto panels = [&](bool packs, const Region& region, const PanelLayout& layout) {
+    return packs ? region.In<Weight>(ws) + d * layout.size() : nullptr;
+  };
+  dir->bias = plan.bias.In<Real>(ws) + d * (dims.G + 1) * dims.H;
+  dir->input_panels = panels(plan.packs_input, plan.input_panels, plan.Input(l));
+  dir->panels = panels(plan.packs_recurrent, plan.panels, plan.recurrent);
+  dir->projection = panels(plan.packs_recurrent, plan.projection_panels, plan.projection);
+}
+
 }  // namespace
 
 template <typename Real, typename Weight>
@@ -54,10 +79,7 @@ void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
       dir.bR = params + layout.bR(l, d);
       dir.h0 = PackState(steps, dims.S, static_cast<const Real*>(args.h0) + k * dims.N * dims.S,
                          plan.h0.In<Real>(ws) + d * dims.N * dims.S);
-      dir.bias = plan.bias.In<Real>(ws) + d * (dims.G + 1) * dims.H;
-      dir.input_panels = plan.input_panels.In<Weight>(ws) + d * plan.Input(l).size();
-      dir.panels = plan.panels.In<Weight>(ws) + d * plan.recurrent.size();
-      dir.projection = plan.projection_panels.In<Weight>(ws) + d * plan.projection.size();
+      PlacePanels(dims, args, plan, l, d, &dir);
       dir.gates = layer.keeps_gates()
                       ? reserve.gates.In<Real>(args.reserve) + k * rows * dims.G * Hp
                       : plan.gates.In<Real>(ws) + d * plan.chunk * dims.N * dims.G * Hp;

@@ -9,6 +9,7 @@
 
 #include "kernels/kernel_table.h"
 #include "rnn/memory_plan.h"
+#include "rnn/packed_weights.h"
 #include "rnn/recurrence.h"
 #include "rnn/rows.h"
 #include "rnn/steps.h"
@@ -26,7 +27,8 @@ struct ForwardDirection {
   const Real* h0;        // [N, S], packed order
   const Real* c0;        // [N, H], packed order
   Real* bias;            // [G*H], then [H]: see CellForwardArgs
-  Weight* input_panels;  // of W
+  bool packed;           // bias and panels are there already
+  Weight* input_panels;  // of W; like the following null if weights are to be read as they are
   Weight* panels;        // of R
   Weight* projection;    // panels of Wp
   Real* gates;           // [rows, G*Hp] if kept, else [chunk*N, G*Hp]
@@ -50,7 +52,10 @@ class LayerForward {
   void Run(const Real* x, const PanelLayout& input) {
     x_ = x;
     input_ = input;
-    for (int64_t d = 0; d < dims_.D; ++d) FoldBiases(direction_[d]);
+    for (int64_t d = 0; d < dims_.D; ++d) {
+      const ForwardDirection<Real, Weight>& dir = direction_[d];
+      if (!dir.packed) FoldBiases(dims_, dir.bW, dir.bR, dir.bias);
+    }
     const double step_work = static_cast<double>(dims_.N) * dims_.G * dims_.H * dims_.S;
     const double work =
         static_cast<double>(steps_.rows()) * dims_.G * dims_.H * (dims_.S + input.K);
@@ -81,28 +86,10 @@ class LayerForward {
     return steps_.row(d == 0 ? steps_.length(i) - 1 : 0) + i;
   }
 
-  // Both biases of a gate add up, but for a GRU's n gate, whose bR is inside the reset product.
-  void FoldBiases(const ForwardDirection<Real, Weight>& dir) const {
-    const int64_t GH = dims_.G * dims_.H, folded = dims_.gru() ? 2 * dims_.H : GH;
-    for (int64_t j = 0; j < folded; ++j) dir.bias[j] = Real(Widen(dir.bW[j])) + Widen(dir.bR[j]);
-    for (int64_t j = folded; j < GH; ++j) {
-      dir.bias[j] = Widen(dir.bW[j]);
-      dir.bias[j + dims_.H] = Widen(dir.bR[j]);
-    }
-  }
-
   void RunDirection(int64_t d, DirectionPhases& phases) const {
     const ForwardDirection<Real, Weight>& dir = direction_[d];
     const int64_t blocks = plan_.recurrent.blocks(), per_tile = BlocksPerTile(dims_.G);
-    // The owner packs, so that the panels are in its cache.
-    phases.Run(blocks, per_tile, [&](BlockTile tile) {
-      if (plan_.packs_input) Pack(input_, dir.W, tile, dir.input_panels);
-      if (plan_.packs_recurrent) Pack(plan_.recurrent, dir.R, tile, dir.panels);
-    });
-    if (plan_.packs_recurrent) {
-      phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
-                 [&](BlockTile tile) { Pack(plan_.projection, dir.Wp, tile, dir.projection); });
-    }
+    if (!dir.packed) PackOwn(dir, phases);
     for (int64_t begin = 0; begin < steps_.T(); begin += plan_.chunk) {
       const int64_t end = std::min(steps_.T(), begin + plan_.chunk);
       const Range rows = RowsOf(d, begin, end);
@@ -113,6 +100,20 @@ class LayerForward {
       for (int64_t s = begin; s < end; ++s)
         RunStep(dir, StepOf(steps_, d, s, false), gates_row, phases);
     }
+  }
+
+  // The owner packs, so that the panels are in its cache.
+  void PackOwn(const ForwardDirection<Real, Weight>& dir, DirectionPhases& phases) const {
+    const auto pack = [](const PanelLayout& layout, const Weight* w, BlockTile tile,
+                         Weight* panels) {
+      if (panels != nullptr) PackBlocks<Real, Weight>(layout, w, tile.begin, tile.count, panels);
+    };
+    phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), [&](BlockTile tile) {
+      pack(input_, dir.W, tile, dir.input_panels);
+      pack(plan_.recurrent, dir.R, tile, dir.panels);
+    });
+    phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
+               [&](BlockTile tile) { pack(plan_.projection, dir.Wp, tile, dir.projection); });
   }
 
   void RunStep(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t gates_row,
@@ -136,16 +137,6 @@ class LayerForward {
     return training_ ? dir.c + row * dims_.H : dir.c;
   }
 
-  // The panels of the tile's blocks from w [gates*columns, K].
-  void Pack(const PanelLayout& layout, const Weight* w, BlockTile tile, Weight* panels) const {
-    for (int64_t b = tile.begin; b < tile.begin + tile.count; ++b) {
-      for (int64_t g = 0; g < layout.gates; ++g) {
-        panel_kernels_.pack_transposed(w + (g * layout.columns + b * layout.V) * layout.K, layout.K,
-                                       layout.ColumnsOf(b), layout.K, panels + layout.Offset(b, g));
-      }
-    }
-  }
-
   // W x for rows `rows` and the units of `tile`.
   void ProjectInput(const ForwardDirection<Real, Weight>& dir, Range rows, int64_t gates_row,
                     BlockTile tile) const {
@@ -157,8 +148,8 @@ class LayerForward {
         for (int64_t i = 0; i < count; ++i)
           std::fill_n(gates + i * ld, tile.count * width, Real(0));
       } else {
-        Product(input_, dir.W, plan_.packs_input ? dir.input_panels : nullptr, tile, x_ + row * K,
-                K, count, /*prefetch=*/false, gates, ld);
+        Product(input_, dir.W, dir.input_panels, tile, x_ + row * K, K, count, /*prefetch=*/false,
+                gates, ld);
       }
     }
   }
@@ -206,8 +197,8 @@ class LayerForward {
     ForEachRowRun(begin, end, [&](int64_t row, int64_t rows) {
       Real* gates = dir.gates + (row0 + row - gates_row) * G * Hp + unit * G;
       PrefetchRows(gates, G * Hp, rows, tile_ld);
-      Product(layout, dir.R, plan_.packs_recurrent ? dir.panels : nullptr, blocks,
-              h_prev + row * h_prev_ld, h_prev_ld, rows, /*prefetch=*/row == begin, tile, tile_ld);
+      Product(layout, dir.R, dir.panels, blocks, h_prev + row * h_prev_ld, h_prev_ld, rows,
+              /*prefetch=*/row == begin, tile, tile_ld);
       CellForwardArgs<Real> cell{};
       cell.rows = rows;
       cell.units = units;
@@ -249,8 +240,8 @@ class LayerForward {
     const int64_t columns = std::min(blocks.count * layout.V, dims_.P - column);
     const int64_t tile_ld = blocks.count * layout.V;
     ForEachRowRun(0, step.n, [&](int64_t row, int64_t rows) {
-      Product(layout, dir.Wp, plan_.packs_recurrent ? dir.projection : nullptr, blocks,
-              dir.unprojected + row * dims_.H, dims_.H, rows, /*prefetch=*/false, tile, tile_ld);
+      Product(layout, dir.Wp, dir.projection, blocks, dir.unprojected + row * dims_.H, dims_.H,
+              rows, /*prefetch=*/false, tile, tile_ld);
       for (int64_t i = 0; i < rows; ++i) {
         const Real* from = tile + i * tile_ld;
         std::copy(from, from + columns, dir.y + (step.row + row + i) * dir.y_ld + column);

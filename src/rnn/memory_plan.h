@@ -59,7 +59,8 @@ struct ForwardPlan : RegionPlan {
   // W of layer l [I_l -> G*H], R [S -> G*H], Wp [H -> P].
   PanelLayout Input(int64_t l) const;
   PanelLayout recurrent, projection;
-  // Whether weights are packed, or read as they are because packing would not pay.
+  // Whether a forward packs weights for itself, or reads them as they are because packing would not
+  // pay.
   bool packs_input, packs_recurrent;
   int64_t chunk;             // time steps whose inputs are projected at once
   Region bias;               // [D] [G*H + H]: see CellForwardArgs

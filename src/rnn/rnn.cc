@@ -62,6 +62,7 @@ size_t ReserveBytes(const Problem& problem) {
 void Forward(const Problem& problem, const ForwardArgs& args) {
   const Dims dims(problem);
   CheckInputs(dims, args);
+  if (args.packed != nullptr) args.packed->CheckFits(problem);
   const Steps steps(dims, args.lengths);
   const ForwardPlan plan(dims, args.reserve != nullptr, LanesFor(dims));
   const ReservePlan reserve(dims, LanesFor(dims));

@@ -1,0 +1,86 @@
+#include "rnn/packed_weights.h"
+
+#include <cstdlib>
+#include <new>
+
+#include "base/check.h"
+#include "base/team.h"
+#include "rnn/param_layout.h"
+
+namespace fused_rnn {
+namespace {
+
+template <typename Real, typename Weight>
+void PackAll(const Dims& dims, const Weight* params, const PackedPlan& plan, void* data) {
+  const ForwardPlan layouts(dims, /*training=*/false, Kernels<Real>().lanes);
+  const ParamLayout where(dims);
+  for (int64_t l = 0; l < dims.L; ++l) {
+    for (int64_t d = 0; d < dims.D; ++d) {
+      const PackedPart<Real, Weight> part(dims, layouts, plan, data, l, d);
+      const auto pack = [&](const PanelLayout& layout, int64_t from, Weight* panels) {
+        ParallelFor(TeamSizeFor(static_cast<double>(layout.size())), layout.blocks(),
+                    [&](int64_t begin, int64_t end) {
+                      PackBlocks<Real, Weight>(layout, params + from, begin, end - begin, panels);
+                    });
+      };
+      FoldBiases(dims, params + where.bW(l, d), params + where.bR(l, d), part.bias);
+      pack(layouts.Input(l), where.W(l, d), part.input);
+      pack(layouts.recurrent, where.R(l, d), part.recurrent);
+      pack(layouts.projection, where.Wp(l, d), part.projection);
+    }
+  }
+}
+
+}  // namespace
+
+PackedPlan::PackedPlan(const Dims& dims, int64_t V) : RegionPlan(0) {
+  const ForwardPlan layouts(dims, /*training=*/false, V);
+  const int64_t LD = dims.L * dims.D, real = dims.ComputedBytes(), weight = dims.StoredBytes();
+  bias = Add(real * LD * (dims.G + 1) * dims.H);
+  first_input = Add(weight * dims.D * layouts.Input(0).size());
+  upper_inputs = Add(weight * (LD - dims.D) * layouts.Input(1).size());
+  recurrent = Add(weight * LD * layouts.recurrent.size());
+  projection = Add(weight * LD * layouts.projection.size());
+}
+
+PackedWeights::PackedWeights(const Problem& problem, const void* params)
+    : problem_(problem), isa_(IsaName()) {
+  const Dims dims(problem);
+  FUSED_RNN_CHECK(params != nullptr, "params: expected %lld elements, got null",
+                  static_cast<long long>(ParamLayout(dims).size()));
+  const PackedPlan plan(
+      dims, dims.dtype == DType::kFloat64 ? Kernels<double>().lanes : Kernels<float>().lanes);
+  bytes_ = static_cast<size_t>(plan.bytes());
+  constexpr size_t kAlignment = 64;
+  data_ = std::aligned_alloc(kAlignment, (bytes_ + kAlignment - 1) / kAlignment * kAlignment);
+  FUSED_RNN_CHECK(data_ != nullptr, "packed weights: no memory for %zu bytes", bytes_);
+  switch (dims.dtype) {
+    case DType::kFloat32:
+      PackAll<float>(dims, static_cast<const float*>(params), plan, data_);
+      break;
+    case DType::kFloat64:
+      PackAll<double>(dims, static_cast<const double*>(params), plan, data_);
+      break;
+    case DType::kFloat16:
+      PackAll<float>(dims, static_cast<const Float16*>(params), plan, data_);
+      break;
+    case DType::kBFloat16:
+      PackAll<float>(dims, static_cast<const BFloat16*>(params), plan, data_);
+      break;
+  }
+}
+
+PackedWeights::~PackedWeights() { std::free(data_); }
+
+void PackedWeights::CheckFits(const Problem& problem) const {
+  const Problem& own = problem_;
+  FUSED_RNN_CHECK(own.mode == problem.mode && own.dtype == problem.dtype && own.I == problem.I &&
+                      own.H == problem.H && own.L == problem.L && own.D == problem.D &&
+                      own.P == problem.P,
+                  "packed: expected weights of a problem with this mode, dtype, I, H, L, D and P, "
+                  "got those of another");
+  FUSED_RNN_CHECK(isa_ == IsaName(), "packed: expected weights packed for '%s', got '%s'",
+                  IsaName(), isa_);
+}
+
+}  // namespace fused_rnn
