@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 
+import numpy as np
 import pytest
 from helpers import TESTS, run, run_code
 
@@ -23,6 +25,12 @@ def examples(page) -> str:
 )
 def test_examples_of_a_page(page):
     run_code(examples(page))
+
+
+@pytest.mark.parametrize("module", [fused_rnn.functional, fused_rnn.weights])
+def test_examples_in_docstrings(module):
+    results = doctest.testmod(module, globs={"fused_rnn": fused_rnn, "np": np})
+    assert results.attempted and not results.failed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -189,10 +189,19 @@ FUSED_RNN_API const char* GemmBackend();
 FUSED_RNN_API int NumThreads();
 FUSED_RNN_API void SetNumThreads(int threads);
 
+// A hash of memory, the same on any number of threads: tells whether a tensor has changed between a
+// forward and its backward.
+FUSED_RNN_API uint64_t HashBytes(const void* data, size_t bytes);
+
 // Multiply-adds (as 2 operations each) that `threads` threads (0 = NumThreads()) do per second with
 // operands in registers, in GFLOP/s: the roof that benchmarks divide by. Runs for about `seconds`.
 // Float32 or float64.
 FUSED_RNN_API double MeasureFmaPeak(DType dtype, int threads, double seconds);
+
+// GB/s at which `threads` threads (0 = NumThreads()) together read a buffer of `bytes` again and
+// again, each its own part of it, as the recurrent weights are read at every step. The size decides
+// which cache, or main memory, it is the bandwidth of.
+FUSED_RNN_API double MeasureReadBandwidth(size_t bytes, int threads, double seconds);
 
 }  // namespace fused_rnn
 

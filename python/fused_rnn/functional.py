@@ -258,7 +258,8 @@ def lstm(
 
     Examples
     --------
-    >>> outputs = functional.lstm(x, params, hidden_size=256, training=True)
+    >>> x, target, params = np.ones((5, 2, 3)), np.zeros((5, 2, 4)), np.full(144, 0.1)
+    >>> outputs = fused_rnn.functional.lstm(x, params, hidden_size=4, training=True)
     >>> y, hN, cN = outputs
     >>> gradients = outputs.backward(dy=y - target)
     >>> params -= 0.1 * gradients.params

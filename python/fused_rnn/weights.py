@@ -38,10 +38,10 @@ class Layout:
 
     Examples
     --------
-    >>> layout = Layout("gru", input_size=3, hidden_size=4)
+    >>> layout = fused_rnn.weights.Layout("gru", input_size=3, hidden_size=4)
     >>> layout.size
     108
-    >>> parts = layout.split(params)
+    >>> parts = layout.split(np.zeros(108))
     >>> parts["l0_i2h_weight"].shape
     (12, 3)
     """
@@ -200,9 +200,10 @@ def to_torch(layout: Layout, params: np.ndarray) -> dict[str, np.ndarray]:
 
     Examples
     --------
-    >>> arrays = weights.to_torch(layout, params)
-    >>> module = torch.nn.GRU(3, 4)
-    >>> module.load_state_dict({name: torch.from_numpy(a) for name, a in arrays.items()})
+    >>> layout = fused_rnn.weights.Layout("gru", input_size=3, hidden_size=4)
+    >>> arrays = fused_rnn.weights.to_torch(layout, np.zeros(108))
+    >>> list(arrays)
+    ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
     return {_torch_name(name): part for name, part in layout.split(params).items()}
 

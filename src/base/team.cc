@@ -17,8 +17,8 @@ namespace {
 
 std::atomic<int> g_threads{0};  // 0: OpenMP's setting
 
-// libgomp's pool does not survive fork(): a region of more than one thread in the child would wait
-// for threads that are not there. So the child is single-threaded.
+// Threads do not survive fork(), and the pool that had them does not know: the child computes on
+// its own thread alone.
 std::atomic<bool> g_forked{false};
 const int g_fork_handler = pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
 
@@ -77,22 +77,5 @@ int TeamSizeFor(double work, double step_work) {
   const double worth = std::min(work / kWorkPerThread, step_work / kStepWorkPerThread);
   return static_cast<int>(std::max(1.0, std::min<double>(NumThreads(), worth)));
 }
-
-namespace internal {
-
-void RunTeam(int threads, TeamFunction function, const void* closure) {
-  if (threads <= 1) {
-    FlushSubnormals flush;
-    function(closure, 0, 1);
-    return;
-  }
-#pragma omp parallel num_threads(threads)
-  {
-    FlushSubnormals flush;
-    function(closure, omp_get_thread_num(), omp_get_num_threads());
-  }
-}
-
-}  // namespace internal
 
 }  // namespace fused_rnn

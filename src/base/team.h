@@ -1,12 +1,15 @@
-// Threads: how many, and how they are started.
+// Threads: how many, and teams of them.
 //
-// OpenMP starts them, so that this library, oneDNN and MXNet share one pool (all of them use GCC's
-// libgomp); a second pool would spin against the first.
+// A team is the caller and threads of one pool of the process (pool.cc). It is not an OpenMP
+// region, because those end when all their threads have come, and on a shared machine one that has
+// lost its core may come milliseconds late. Here the caller begins at once, others join if and when
+// they run, and the call ends when its work is done.
 #ifndef FUSED_RNN_BASE_TEAM_H_
 #define FUSED_RNN_BASE_TEAM_H_
 
 #include <xmmintrin.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace fused_rnn {
@@ -30,9 +33,11 @@ using TeamFunction = void (*)(const void* closure, int thread, int team);
 void RunTeam(int threads, TeamFunction function, const void* closure);
 }  // namespace internal
 
-// Calls body(thread, team) on `team` threads at once, thread = 0 .. team-1, and returns when all
-// are done. 1 <= team <= threads: OpenMP may grant fewer (nested regions), so the split of the work
-// must come from `team`. `body` must not throw.
+// Calls body(0, team) on this thread and body(thread, team) on up to team - 1 others, each with a
+// number of its own, and returns when all that were called have returned; team is `threads`, at
+// least 1. A number whose thread comes too late is never called: all work must be such that any of
+// the threads can do it (tile_queue.h, ParallelFor). `body` must not throw. Calls may be nested and
+// may come from several threads; those that find the pool busy run with fewer threads.
 template <typename Body>
 void RunTeam(int threads, const Body& body) {
   internal::RunTeam(
@@ -58,12 +63,17 @@ inline Range Split(int64_t count, int parts, int index) {
   return {count * index / parts, count * (index + 1) / parts};
 }
 
-// body(begin, end) over disjoint pieces of [0, count) on the team.
+// body(begin, end) over disjoint pieces of [0, count), which the team takes one after another.
 template <typename Body>
 void ParallelFor(int threads, int64_t count, const Body& body) {
-  RunTeam(threads, [&](int thread, int team) {
-    const Range range = Split(count, team, thread);
-    if (range.begin < range.end) body(range.begin, range.end);
+  constexpr int kPiecesPerThread = 4;
+  const int pieces = threads > 1 ? threads * kPiecesPerThread : 1;
+  std::atomic<int> next{0};
+  RunTeam(threads, [&](int, int) {
+    for (int i = next++; i < pieces; i = next++) {
+      const Range range = Split(count, pieces, i);
+      if (range.begin < range.end) body(range.begin, range.end);
+    }
   });
 }
 

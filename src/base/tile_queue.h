@@ -58,7 +58,7 @@ class TileQueue {
   void Run(uint64_t phase, const TileSplit& split, int lane, const Body& body) {
     if (split.tiles() == 0) return;
     if (lane >= 0) RunLane(phase, split, lane, body);
-    while (!IsDone(phase, kSpinsBeforeHelp)) {
+    for (int spins = kSpinsBeforeHelp; !IsDone(phase, spins); spins = 0) {
       bool helped = false;
       for (int other = 0; other < split.lanes() && !helped; ++other)
         helped = RunOne(phase, split, other, body);

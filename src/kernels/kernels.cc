@@ -12,6 +12,7 @@
 #include "kernels/gru-inl.h"
 #include "kernels/lstm-inl.h"
 #include "kernels/panel_gemm-inl.h"
+#include "kernels/probes-inl.h"
 #include "kernels/rnn_cell-inl.h"
 #include "kernels/row_gemm-inl.h"
 
@@ -41,6 +42,7 @@ constexpr KernelTable<Real> MakeTable() {
       MapArray<Real, Sigmoid<Real>>,
       MapArray<Real, Tanh<Real>>,
       FmaRounds<Real>,
+      ReadAll<Real>,
   };
 }
 

@@ -154,28 +154,6 @@ void PackPanel(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* 
   }
 }
 
-// Enough independent accumulators to fill two multiply-add pipes at a latency of 4 or 5 cycles.
-template <typename Real>
-double FmaRounds(int64_t iterations, Real* sink) {
-  constexpr int kChains = 12;
-  constexpr int kUnroll = 16;
-  Vec<Real> acc[kChains];
-  for (int i = 0; i < kChains; ++i) acc[i] = Broadcast<Real>(Real(1) + i);
-  Vec<Real> x = Broadcast<Real>(Real(0.5)), y = Broadcast<Real>(Real(0.25));
-  for (int64_t n = 0; n < iterations; ++n) {
-    asm volatile("" : "+x"(x), "+x"(y));  // keeps the rounds from being folded into one
-#pragma GCC unroll 16
-    for (int u = 0; u < kUnroll; ++u) {
-#pragma GCC unroll 12
-      for (int i = 0; i < kChains; ++i) acc[i] = acc[i] * x + y;
-    }
-  }
-  Vec<Real> sum{};
-  for (int i = 0; i < kChains; ++i) sum += acc[i];
-  *sink = sum[0];
-  return 2.0 * kUnroll * kChains * kLanes<Real> * static_cast<double>(iterations);
-}
-
 }  // namespace
 }  // namespace FUSED_RNN_ISA
 }  // namespace fused_rnn

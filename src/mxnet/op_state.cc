@@ -59,45 +59,7 @@ void CheckTensor(const char* name, const Tensor& tensor, const Tensor& x, int64_
   }
 }
 
-// 2^64 over the golden ratio, odd.
-constexpr uint64_t kMix = 0x9E3779B97F4A7C15u;
-
-// Of all bytes: a change of any of them must show. Several words at a time, whose products do not
-// wait for each other.
-uint64_t HashOfBytes(const char* data, size_t bytes) {
-  constexpr size_t kLanes = 8, kStride = kLanes * sizeof(uint64_t);
-  uint64_t lanes[kLanes] = {1, 2, 3, 4, 5, 6, 7, 8};
-  const auto mix = [&](const char* from, size_t count) {
-    uint64_t words[kLanes] = {};
-    std::memcpy(words, from, count);
-    for (size_t i = 0; i < kLanes; ++i) {
-      lanes[i] = (lanes[i] ^ words[i]) * kMix;
-      lanes[i] ^= lanes[i] >> 32;
-    }
-  };
-  const size_t whole = bytes / kStride * kStride;
-  for (size_t at = 0; at < whole; at += kStride) mix(data + at, kStride);
-  mix(data + whole, bytes - whole);
-  uint64_t hash = bytes;
-  for (uint64_t lane : lanes) hash = (hash ^ lane) * kMix;
-  return hash;
-}
-
-uint64_t HashOf(const Tensor& tensor) {
-  constexpr int64_t kPiece = 1 << 20;
-  const int64_t bytes = static_cast<int64_t>(ByteCount(tensor));
-  const int64_t pieces = (bytes + kPiece - 1) / kPiece;
-  const char* data = static_cast<const char*>(tensor.data);
-  uint64_t sum = 0;
-#pragma omp parallel for schedule(dynamic) reduction(+ : sum) if (pieces > 4) \
-    num_threads(NumThreads())
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    const int64_t begin = piece * kPiece;
-    const uint64_t hash = HashOfBytes(data + begin, std::min(kPiece, bytes - begin));
-    sum += (hash ^ static_cast<uint64_t>(piece)) * kMix;  // the order of pieces counts
-  }
-  return sum;
-}
+uint64_t HashOf(const Tensor& tensor) { return HashBytes(tensor.data, ByteCount(tensor)); }
 
 bool SameSizes(const Problem& a, const Problem& b) {
   return a.T == b.T && a.N == b.N && a.I == b.I && a.dtype == b.dtype;

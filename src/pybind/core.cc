@@ -362,6 +362,11 @@ double FmaPeak(const std::string& dtype_name, int threads, double seconds) {
   return MeasureFmaPeak(dtype, threads, seconds);
 }
 
+double ReadBandwidth(size_t bytes, int threads, double seconds) {
+  py::gil_scoped_release release;
+  return MeasureReadBandwidth(bytes, threads, seconds);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, m) {
@@ -410,6 +415,8 @@ PYBIND11_MODULE(_core, m) {
   m.def("version", [] { return FUSED_RNN_VERSION; });
   m.def("fma_peak", &FmaPeak, "dtype"_a = "float32", "threads"_a = 0, "seconds"_a = 0.2,
         "Multiply-adds that the processor does with operands in registers, in GFLOP/s.");
+  m.def("read_bandwidth", &ReadBandwidth, "bytes"_a, "threads"_a = 0, "seconds"_a = 0.1,
+        "GB/s at which threads read a buffer of that size again and again, each its own part.");
 }
 
 }  // namespace fused_rnn

@@ -1,0 +1,95 @@
+"""The loop of a process that runs one peer; the other files here are its programs.
+
+Any interpreter may run them, so they use nothing but NumPy and the peer. Commands come from stdin
+and answers go to stdout, one JSON object a line; arrays travel in files. A program calls `serve`
+with a class of this form:
+
+    Model(problem, arrays)   problem: the fields of fused_rnn.bench.problem.Problem, and threads
+    .run(training)           one forward, or forward and backward, complete when it returns
+    .results(training)       arrays by name: y, hN, cN; in training also dx and d:NAME for each w:NAME
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+
+
+def weights(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays that are weights, by their names in the peer."""
+    return {name[2:]: array for name, array in arrays.items() if name.startswith("w:")}
+
+
+def status(name: str) -> int:
+    """A size in /proc/self/status, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return 1024 * int(line.split()[1])
+    raise KeyError(name)
+
+
+class Memory:
+    """The most memory that this process has had since `begin`, beyond what it had then."""
+
+    def begin(self) -> None:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        self.resident, self.files = status("VmRSS"), status("RssFile")
+
+    def extra(self) -> int:
+        # Code that is read from files during a call is no memory of the call.
+        return max(0, status("VmHWM") - self.resident - (status("RssFile") - self.files))
+
+
+class Commands:
+    """What the parent can ask for."""
+
+    def __init__(self, make_model: Callable[..., Any]) -> None:
+        self.make_model = make_model
+        self.memory = Memory()
+
+    def open(self, problem: dict[str, Any], arrays: str) -> dict[str, Any]:
+        with np.load(arrays) as file:
+            self.model = self.make_model(problem, dict(file))
+        self.memory.begin()
+        return {}
+
+    def first(self, training: bool, results: str) -> dict[str, Any]:
+        start = time.perf_counter()
+        self.model.run(training)
+        seconds = time.perf_counter() - start
+        extra = self.memory.extra()
+        np.savez(results, **self.model.results(training))
+        return {"seconds": seconds, "memory": extra}
+
+    def time(self, training: bool, calls: int) -> dict[str, Any]:
+        samples = []
+        for _ in range(calls):
+            start = time.perf_counter()
+            self.model.run(training)
+            samples.append(time.perf_counter() - start)
+        return {"seconds": samples}
+
+
+def serve(make_model: Callable[..., Any]) -> None:
+    """Answers commands until stdin ends."""
+    # What libraries print goes to stderr.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    commands = Commands(make_model)
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = getattr(commands, command.pop("do"))(**command)
+        except Exception as error:  # whatever a peer raises, the parent decides what it means
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
