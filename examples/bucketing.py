@@ -97,7 +97,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         ("seed", 0),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
-    parser.add_argument("--rate", type=float, default=2e-3, help="(0.002)")
+    parser.add_argument("--rate", type=float, default=1e-3, help="(0.001)")
     parser.add_argument("--native", action="store_true", help="MXNet's own operator")
     return parser.parse_args(given)
 

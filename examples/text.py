@@ -15,7 +15,7 @@ def read(path: Path | None = None) -> str:
         return path.read_text(encoding="utf-8")
     from pydoc_data.topics import topics
 
-    return "\n\n".join(topics[name] for name in sorted(topics))
+    return "\n\n".join(sorted(set(topics.values())))
 
 
 def sentences(text: str) -> list[list[str]]:

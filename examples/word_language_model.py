@@ -67,12 +67,16 @@ def train(args: argparse.Namespace) -> list[float]:
     """Trains, prints perplexities, draws; the losses of all steps."""
     mx.random.seed(args.seed)
     np.random.seed(args.seed)
-    words = [word for s in text.sentences(text.read(args.text)) for word in (*s, "<eos>")]
-    words = words[: args.words] if args.words else words
+    sentences = [[*words, "<eos>"] for words in text.sentences(text.read(args.text))]
+    sentences = sentences[: args.sentences]
+    words = [word for sentence in sentences for word in sentence]
     vocabulary = text.Vocabulary(words, args.vocabulary)
-    numbers = vocabulary.encode(words)
-    split = len(numbers) * 9 // 10
-    training, held_out = (columns(part, args.batch) for part in (numbers[:split], numbers[split:]))
+    held_out = [word for sentence in sentences[::10] for word in sentence]
+    del sentences[::10]
+    training = [word for sentence in sentences for word in sentence]
+    training, held_out = (
+        columns(vocabulary.encode(part), args.batch) for part in (training, held_out)
+    )
     print(f"{len(words)} words, {len(vocabulary)} different ones")
 
     module = mx.gluon.rnn if args.native else fused_rnn.gluon
@@ -121,7 +125,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", type=Path, help="a text file (Python's help texts)")
-    parser.add_argument("--words", type=int, help="words of the text to use (all)")
+    parser.add_argument("--sentences", type=int, help="sentences of the text to use (all)")
     for name, default in (
         ("vocabulary", 5000),
         ("hidden", 256),
@@ -132,7 +136,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         ("seed", 0),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
-    for name, default in (("dropout", 0.3), ("rate", 2e-3), ("clip", 5.0)):
+    for name, default in (("dropout", 0.3), ("rate", 1e-3), ("clip", 5.0)):
         parser.add_argument(f"--{name}", type=float, default=default, help=f"({default})")
     parser.add_argument("--native", action="store_true", help="MXNet's own operator")
     parser.add_argument("--output", type=Path, default=Path("example_results"), metavar="DIR")

@@ -11,7 +11,7 @@ from helpers import TESTS, run, run_code
 EXAMPLES = TESTS.parent / "examples"
 SMALL = ("--hidden", "16", "--vocabulary", "300", "--epochs", "2")
 RUNS = {
-    "word_language_model": (*SMALL, "--words", "4000", "--rate", "0.01", "--dropout", "0"),
+    "word_language_model": (*SMALL, "--sentences", "300", "--rate", "0.01", "--dropout", "0"),
     "bucketing": (*SMALL, "--sentences", "400", "--rate", "0.01"),
 }
 

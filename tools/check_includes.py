@@ -35,7 +35,9 @@ LAYERS = {
         r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|(mxnet|nnvm|dmlc|mshadow|sys)/.+|[a-z]+\.h"
     ),
     "src/pybind": Layer(r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|pybind11/.+"),
-    "src/bench": Layer(r"", STANDARD + r"|oneapi/dnnl/dnnl\.hpp"),  # a peer, not a part, of the rest
+    "src/bench": Layer(
+        r"", STANDARD + r"|oneapi/dnnl/dnnl\.hpp"
+    ),  # a peer, not a part, of the rest
     "tests/cpp": Layer(r".+", r".+"),
 }
 # The only files that see a matrix library.

@@ -8,6 +8,7 @@ The folders train, valid and test have LibriSpeech's layout; no speaker is in tw
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import subprocess
@@ -143,9 +144,14 @@ def synthesise(folder: Path, size: Size, seed: int) -> None:
                 Path(manifest).write_text("".join(lines))
 
 
-def cached(cache: Path, size: Size = Size(), seed: int = 0) -> Path:
+def folder_of(cache: Path, size: Size, seed: int) -> Path:
+    """Where the corpus is or will be."""
+    return cache / ("commands-" + "-".join(map(str, (*size, seed))))
+
+
+def cached(cache: Path, size: Size, seed: int) -> Path:
     """The folder of the corpus, made if it is not there."""
-    folder = cache / ("commands-" + "-".join(map(str, (*size, seed))))
+    folder = folder_of(cache, size, seed)
     if not folder.exists():
         options = [f"--{name}={value}" for name, value in size._asdict().items()]
         command = [sys.executable, "-m", "examples.deepspeech2.corpus", f"--cache={cache}"]
@@ -171,11 +177,12 @@ def main() -> None:
     add_arguments(parser)
     args = parser.parse_args()
     size = Size(args.train, args.valid, args.test)
-    folder = args.cache / ("commands-" + "-".join(map(str, (*size, args.seed))))
+    folder = folder_of(args.cache, size, args.seed)
     unfinished = folder.with_name(f".{folder.name}-{os.getpid()}")
     try:
         synthesise(unfinished, size, args.seed)
-        unfinished.rename(folder)
+        with contextlib.suppress(OSError):  # not empty: another process was faster
+            unfinished.replace(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     print(folder)

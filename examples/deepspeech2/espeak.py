@@ -38,9 +38,7 @@ class Synthesizer:
     def __init__(self) -> None:
         self._library = ctypes.CDLL(espeakng_loader.get_library_path())
         self._data = Path(espeakng_loader.get_data_path())
-        self._rate = self._library.espeak_Initialize(
-            _SYNCHRONOUS, 0, str(self._data).encode(), 0
-        )
+        self._rate = self._library.espeak_Initialize(_SYNCHRONOUS, 0, str(self._data).encode(), 0)
         if self._rate <= 0:
             raise RuntimeError(f"espeak-ng did not start with the data in {self._data}")
         self._chunks: list[np.ndarray] = []

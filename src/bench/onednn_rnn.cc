@@ -110,9 +110,9 @@ Passes MakePasses(Cell cell, const Shapes& s, dnnl::rnn_direction direction, boo
                                                      s.y, s.h);
     passes.forward = MakePass<dnnl::lbr_gru_forward>(desc);
     if (!training) return passes;
-    passes.backward = MakePass<dnnl::lbr_gru_backward>(dnnl::lbr_gru_backward::primitive_desc(
-        e, back, direction, s.x, s.h, s.w, s.r, s.b, s.y, s.h, s.x, s.h, s.w, s.r, s.b, s.y, s.h,
-        desc));
+    passes.backward = MakePass<dnnl::lbr_gru_backward>(
+        dnnl::lbr_gru_backward::primitive_desc(e, back, direction, s.x, s.h, s.w, s.r, s.b, s.y,
+                                               s.h, s.x, s.h, s.w, s.r, s.b, s.y, s.h, desc));
   } else {
     const dnnl::algorithm activation =
         cell == Cell::kRelu ? dnnl::algorithm::eltwise_relu : dnnl::algorithm::eltwise_tanh;
@@ -120,10 +120,10 @@ Passes MakePasses(Cell cell, const Shapes& s, dnnl::rnn_direction direction, boo
                                                          s.w, s.r, s.b, s.y, s.h);
     passes.forward = MakePass<dnnl::vanilla_rnn_forward>(desc);
     if (!training) return passes;
-    passes.backward = MakePass<dnnl::vanilla_rnn_backward>(
-        dnnl::vanilla_rnn_backward::primitive_desc(e, back, activation, direction, s.x, s.h, s.w,
-                                                   s.r, s.b, s.y, s.h, s.x, s.h, s.w, s.r, s.b, s.y,
-                                                   s.h, desc));
+    passes.backward =
+        MakePass<dnnl::vanilla_rnn_backward>(dnnl::vanilla_rnn_backward::primitive_desc(
+            e, back, activation, direction, s.x, s.h, s.w, s.r, s.b, s.y, s.h, s.x, s.h, s.w, s.r,
+            s.b, s.y, s.h, desc));
   }
   return passes;
 }

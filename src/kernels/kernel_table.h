@@ -144,8 +144,8 @@ struct KernelTable {
   // Does `iterations` rounds of independent multiply-adds in registers; returns the operations (2
   // per multiply-add) done. `sink` receives a value that depends on all of them.
   double (*fma_rounds)(int64_t iterations, Real* sink);
-  // Reads n elements, a multiple of 8*V (the rest is left out), as fast as loads go; returns a value
-  // that depends on them.
+  // Reads n elements, a multiple of 8*V (the rest is left out), as fast as loads go; returns a
+  // value that depends on them.
   Real (*read_all)(const Real* data, int64_t n);
 };
 

@@ -10,8 +10,8 @@
 namespace fused_rnn {
 namespace {
 
-// How much threads do in a second, in all: `round()` returns how much it has done, and takes tens of
-// microseconds, so that the clock costs nothing beside it.
+// How much threads do in a second, in all: `round()` returns how much it has done, and takes tens
+// of microseconds, so that the clock costs nothing beside it.
 template <typename MakeRound>
 double RateOfTeam(int threads, double seconds, const MakeRound& make_round) {
   using Clock = std::chrono::steady_clock;
@@ -78,15 +78,16 @@ double MeasureReadBandwidth(size_t bytes, int threads, double seconds) {
   const auto read_all = kernels.read_all;
   const int64_t part_bytes = part * static_cast<int64_t>(sizeof(float));
   const int64_t repeats = part_bytes < kRoundBytes ? kRoundBytes / part_bytes : 1;
-  return RateOfTeam(asked, seconds, [=](int thread, int) {
-           const float* own = data + thread * part;
-           return [=] {
-             volatile float sink;
-             for (int64_t k = 0; k < repeats; ++k) sink = read_all(own, part);
-             (void)sink;
-             return static_cast<double>(repeats * part_bytes);
-           };
-         }) /
+  return RateOfTeam(asked, seconds,
+                    [=](int thread, int) {
+                      const float* own = data + thread * part;
+                      return [=] {
+                        volatile float sink;
+                        for (int64_t k = 0; k < repeats; ++k) sink = read_all(own, part);
+                        (void)sink;
+                        return static_cast<double>(repeats * part_bytes);
+                      };
+                    }) /
          1e9;
 }
 

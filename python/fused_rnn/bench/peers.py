@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -164,12 +165,13 @@ class Worker:
             variables.pop(name, None)
         if installed.peer.name == OURS:
             variables["PYTHONPATH"] = str(environment.PACKAGE.parent)
+        self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [installed.python, program, *installed.peer.arguments],
             env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.errors,
             text=True,
         )
 
@@ -196,14 +198,14 @@ class Worker:
         return self.receive()
 
     def _died(self) -> None:
-        self.process.stdin = None
-        errors = self.process.communicate()[1].strip().splitlines()[-3:]
-        raise PeerError(f"{self.installed.peer.label}: its process ended: {' / '.join(errors)}")
+        code = self.process.wait()
+        self.errors.seek(0)
+        errors = " / ".join(self.errors.read().strip().splitlines()[-3:])
+        raise PeerError(f"{self.installed.peer.label}: its process ended with {code}: {errors}")
 
     def close(self) -> None:
         """Ends the process."""
         self.process.kill()
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
+        for file in (self.process.stdin, self.process.stdout, self.errors):
+            file.close()

@@ -67,9 +67,7 @@ class Model:
         if training:
             heads = [pointer(self.arrays.get(name)) for name in ("dy", "dhN", "dcN")]
             gradients = pointers(self.gradients, self.problem["L"])
-            self.check(
-                self.library.OnednnRnnBackward(stack, *heads, pointer(self.dx), gradients)
-            )
+            self.check(self.library.OnednnRnnBackward(stack, *heads, pointer(self.dx), gradients))
 
     def results(self, training: bool) -> dict[str, np.ndarray]:
         if not training:
