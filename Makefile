@@ -28,6 +28,7 @@ ds2: build
 
 test: build
 	ctest --test-dir $(BUILD) --output-on-failure
+	python tools/check_tiles.py $(BUILD)
 	python -m pytest
 
 build: $(READY)

@@ -24,8 +24,12 @@ constexpr int kAccumulators = 8;  // of 16 registers; without FMA a product need
 #endif
 constexpr int kMaxRows = kAccumulators / 2;
 // Up to so many rows, tiles are four panels wide: two panels would be too few sums to cover the
-// latency of a multiply-add.
-constexpr int kMaxFlatRows = kAccumulators / 4 < 5 ? kAccumulators / 4 : 5;
+// latency of a multiply-add. Four vectors of panels and one of `a` need registers beside the sums.
+#if defined(__AVX512F__)
+constexpr int kMaxFlatRows = 5;
+#else
+constexpr int kMaxFlatRows = 2;
+#endif
 
 // Elements of k in one pass: a pair of panels of this length and the rows of `a` stay in the
 // second-level cache while all row tiles use them.
