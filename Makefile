@@ -2,6 +2,7 @@
 # a build in build/dev.
 #   make ds2       the main job: the DeepSpeech2 benchmark, native operator against ours
 #   make test      the C++ and the Python tests
+#   make fuzz N=5000   that many random configurations
 #   make build     a rebuild of what has changed
 #   make lint      format, style and include checks;  make format  applies the formats
 #   make sanitize  the C++ tests under AddressSanitizer
@@ -20,7 +21,7 @@ PYTHON := $(shell for python in python3.11 python3 python3.10 python3.9 python3.
 
 export PATH := $(VENV)/bin:$(PATH)
 
-.PHONY: ds2 test build lint format sanitize docs wheel clean
+.PHONY: ds2 test fuzz build lint format sanitize docs wheel clean
 
 ds2: build
 	python -m fused_rnn bench ds2
@@ -30,6 +31,9 @@ test: build
 	ctest --test-dir $(BUILD) --output-on-failure
 	python tools/check_tiles.py $(BUILD)
 	python -m pytest
+
+fuzz: build
+	FUSED_RNN_FUZZ=$(or $(N),2000) python -m pytest tests/test_fuzz.py
 
 build: $(READY)
 	python setup.py --quiet build_ext --inplace
