@@ -1,6 +1,7 @@
 # The commands of this project. Each does all the set-up it needs: a Python environment in .venv and
 # a build in build/dev.
 #   make ds2       the main job: the DeepSpeech2 benchmark, native operator against ours
+#   make bench-peers  all benchmarks, against other frameworks too, into docs/benchmarks.md
 #   make test      the C++ and the Python tests
 #   make fuzz N=5000   that many random configurations
 #   make build     a rebuild of what has changed
@@ -21,11 +22,22 @@ PYTHON := $(shell for python in python3.11 python3 python3.10 python3.9 python3.
 
 export PATH := $(VENV)/bin:$(PATH)
 
-.PHONY: ds2 test fuzz build lint format sanitize docs wheel clean
+.PHONY: ds2 bench-peers test fuzz build lint format sanitize docs wheel clean
 
 ds2: build
 	python -m fused_rnn bench ds2
 	python -m fused_rnn bench ds2 --layers 5 --bidirectional
+
+# The peers have requirements of their own, hence an environment of their own.
+PEERS := build/peers
+bench-peers: build $(PEERS)/ready
+	python -m fused_rnn bench grid --page docs/benchmarks.md \
+	  $(foreach peer,torch onnxruntime openvino,--peer $(peer)=$(PEERS)/bin/python)
+
+$(PEERS)/ready:
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet torch==2.13.0 onnx onnxruntime openvino
+	touch $@
 
 test: build
 	ctest --test-dir $(BUILD) --output-on-failure

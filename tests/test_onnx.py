@@ -112,6 +112,7 @@ def test_gluon_model(module, kind, layout, tmp_path):
     np.testing.assert_allclose(logits, net(other).asnumpy(), rtol=0, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:NTC layout detected")
 def test_saved_module(tmp_path):
     """A checkpoint of Module, whose graph ends in a loss with a label."""
     data = mx.sym.Embedding(mx.sym.var("data"), input_dim=11, output_dim=6, name="embedding")

@@ -27,7 +27,9 @@ def only_file(folder: Path) -> Path:
 
 def build() -> Path:
     """The wheel, with the oldest platform tag that it keeps to."""
-    shutil.rmtree(WORK, ignore_errors=True)
+    # What an earlier build left would go into this wheel too.
+    for old in (WORK, *ROOT.glob("build/lib.*"), *ROOT.glob("build/bdist.*")):
+        shutil.rmtree(old, ignore_errors=True)
     pip = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
     python(*pip, "--wheel-dir", str(WORK / "built"), str(ROOT))
     exclude = [option for name in NOT_INSIDE for option in ("--exclude", name)]

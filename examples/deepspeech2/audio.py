@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import wave
 from pathlib import Path
@@ -48,9 +49,11 @@ def resample(samples: np.ndarray, rate: int) -> np.ndarray:
     """The same sound at RATE; frequencies that RATE cannot represent are removed."""
     if rate == RATE:
         return samples
-    # A length with small prime factors, and silence into which the filter may ring.
-    padded = 1 << (len(samples) + rate // 10).bit_length()
-    size = round(padded * RATE / rate)
+    # Silence into which the filter may ring, up to a length that is a whole number at both rates
+    # and, with few prime factors, quick to transform.
+    unit = rate // math.gcd(rate, RATE)
+    padded = unit << math.ceil(math.log2((len(samples) + rate // 10) / unit))
+    size = padded * RATE // rate
     spectrum = np.fft.rfft(samples, padded)[: size // 2 + 1]
     sound = np.fft.irfft(spectrum, size)[: round(len(samples) * RATE / rate)]
     return (sound * (size / padded)).astype("float32")

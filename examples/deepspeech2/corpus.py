@@ -117,7 +117,7 @@ def synthesise(folder: Path, size: Size, seed: int) -> None:
     """Writes the corpus. Reproducible in a new process only: see `Synthesizer`."""
     from examples.deepspeech2.espeak import Synthesizer, Voice
 
-    synthesizer = Synthesizer()
+    synthesizer = Synthesizer(seed)
     speakers = split_speakers(SPEAKERS, seed)
     with tqdm(total=sum(size), desc="synthesising", unit="utterance") as progress:
         for k, (part, count) in enumerate(size._asdict().items()):

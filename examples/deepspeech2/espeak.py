@@ -32,15 +32,17 @@ class Voice(NamedTuple):
 class Synthesizer:
     """Only one can be used in a process: the library has one state.
 
-    Its random numbers depend on all that the process has said before.
+    Its random numbers (some voices breathe) depend on the seed and on all that the process has said
+    before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int) -> None:
         self._library = ctypes.CDLL(espeakng_loader.get_library_path())
         self._data = Path(espeakng_loader.get_data_path())
         self._rate = self._library.espeak_Initialize(_SYNCHRONOUS, 0, str(self._data).encode(), 0)
         if self._rate <= 0:
             raise RuntimeError(f"espeak-ng did not start with the data in {self._data}")
+        self._library.espeak_ng_SetRandSeed(ctypes.c_long(seed))  # else it is the time
         self._chunks: list[np.ndarray] = []
         self._callback = _Callback(self._receive)
         self._library.espeak_SetSynthCallback(self._callback)

@@ -102,7 +102,8 @@ class DeepSpeech2(mx.gluon.HybridBlock):
             self.scores = nn.Dense(characters, flatten=False)
 
     def hybrid_forward(self, F: Any, features: Any, frames: Any) -> Any:
-        x, lengths = F.expand_dims(features, axis=3), frames  # [N, T, bands, channels]
+        x = F.SequenceMask(features, frames, use_sequence_length=True, axis=1)
+        x, lengths = F.expand_dims(x, axis=3), frames  # [N, T, bands, channels]
         for block in self.convolutions:
             x, lengths = block(x, lengths)
         x = F.reshape(F.transpose(x, axes=(1, 0, 2, 3)), shape=(0, 0, -1))

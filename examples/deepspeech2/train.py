@@ -50,10 +50,13 @@ class Training:
         options: dict[str, Any] = {"learning_rate": args.rate, "wd": args.decay}
         if args.optimizer == "nag":
             options["momentum"] = args.momentum
-        compression = {"type": "2bit", "threshold": args.compress} if args.compress else None
+        compression = None
+        if self.store and args.compress:
+            compression = {"type": "2bit", "threshold": args.compress}
         # The optimizer runs in the workers: the store only adds their gradients, so that all of
         # them can clip the sum and save the optimizer's memory.
-        self.trainer = mx.gluon.Trainer(
+        trainer = _CompressingTrainer if compression else mx.gluon.Trainer
+        self.trainer = trainer(
             self.net.collect_params(),
             args.optimizer,
             options,
@@ -199,6 +202,19 @@ class Training:
         """Writes last.zip."""
         if self.rank == 0:
             checkpoint.save(self.last, self.net, self.state, self.trainer)
+
+
+class _CompressingTrainer(mx.gluon.Trainer):
+    """A Trainer whose store compresses gradients.
+
+    MXNet's own uses an operation of the store (pushpull) that refuses to.
+    """
+
+    def _allreduce_grads(self) -> None:
+        for k, parameter in enumerate(self._params):
+            if parameter.grad_req != "null":
+                self._kvstore.push(k, parameter.list_grad(), priority=-k)
+                self._kvstore.pull(k, parameter.list_grad(), priority=-k)
 
 
 class Watchdog:

@@ -139,19 +139,22 @@ class LayerBackward {
       PackProjection(dir, tile);
       ClearBiasSums(dir, tile);
     });
-    for (int64_t s = 0; s <= steps_.T(); ++s) {
-      const Step step = StepOf(steps_, d, s, /*backward=*/true);
-      phases.Run(blocks, per_tile, [&](BlockTile tile) {
-        if (dims_.projected()) {
-          RunHidden(dir, step, tile);
-        } else {
-          RunStep(dir, step, d, tile);
-        }
-      });
-      phases.Run(projected_blocks, per_tile,
-                 [&](BlockTile tile) { RunProjected(dir, step, d, tile); });
-    }
+    phases.RunSteps([&](auto& step_phases) {
+      for (int64_t s = 0; s <= steps_.T(); ++s) {
+        const Step step = StepOf(steps_, d, s, /*backward=*/true);
+        step_phases.Run(blocks, per_tile, [&](BlockTile tile) {
+          if (dims_.projected()) {
+            RunHidden(dir, step, tile);
+          } else {
+            RunStep(dir, step, d, tile);
+          }
+        });
+        step_phases.Run(projected_blocks, per_tile,
+                        [&](BlockTile tile) { RunProjected(dir, step, d, tile); });
+      }
+    });
   }
+
   // The columns of dgates that belong to W x + bW; those of R h + bR begin at column 0 (see
   // CellBackwardArgs::dgates).
   const Real* InputSide(const BackwardDirection<Real, Weight>& dir) const {

@@ -97,8 +97,11 @@ class LayerForward {
           keeps_gates() ? 0 : rows.begin;  // the row that dir.gates begins with
       phases.Run(blocks, kInputTiles * per_tile,
                  [&](BlockTile tile) { ProjectInput(dir, rows, gates_row, tile); });
-      for (int64_t s = begin; s < end; ++s)
-        RunStep(dir, StepOf(steps_, d, s, false), gates_row, phases);
+      phases.RunSteps([&](auto& step_phases) {
+        for (int64_t s = begin; s < end; ++s) {
+          RunStep(dir, StepOf(steps_, d, s, /*backward=*/false), gates_row, step_phases);
+        }
+      });
     }
   }
 
@@ -116,8 +119,9 @@ class LayerForward {
                [&](BlockTile tile) { pack(plan_.projection, dir.Wp, tile, dir.projection); });
   }
 
+  template <typename Phases>
   void RunStep(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t gates_row,
-               DirectionPhases& phases) const {
+               Phases& phases) const {
     phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), [&](BlockTile tile) {
       RunRows(dir, step, 0, step.continuing, dir.y + step.prev_row * dir.y_ld, dir.y_ld,
               CellRows(dir, step.prev_row), gates_row, tile);

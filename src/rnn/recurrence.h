@@ -44,12 +44,26 @@ struct BlockTile {
   int64_t next;
 };
 
+// Phases on the calling thread alone.
+struct SerialPhases {
+  template <typename Body>
+  void Run(int64_t blocks, int64_t per_tile, const Body& body) {
+    for (int64_t begin = 0; begin < blocks; begin += per_tile) {
+      const int64_t end = std::min(blocks, begin + per_tile);
+      body(BlockTile{begin, end - begin, end < blocks ? end : 0});
+    }
+  }
+};
+
 // One direction's phases, as one thread of the team sees them.
 class DirectionPhases {
  public:
   // `lanes` threads own blocks; `lane` is this thread's, or -1.
-  DirectionPhases(TileQueue* queue, int lanes, int lane)
-      : queue_(queue), lanes_(lanes), lane_(lane) {}
+  DirectionPhases(TileQueue* queue, int lanes, int lane, double step_work)
+      : queue_(queue),
+        lanes_(lanes),
+        lane_(lane),
+        steps_alone_(TeamSizeFor(/*work=*/1e30, step_work) == 1) {}
 
   // The next phase: body(BlockTile) for tiles of `per_tile` out of `blocks` blocks.
   template <typename Body>
@@ -61,19 +75,31 @@ class DirectionPhases {
     });
   }
 
+  // steps(phases), where `steps` runs a series of phases: by the team, or, if they are so small
+  // that threads would wait for each other longer than they work, by one of its threads.
+  template <typename Steps>
+  void RunSteps(const Steps& steps) {
+    if (!steps_alone_) return steps(*this);
+    Run(/*blocks=*/1, /*per_tile=*/1, [&](BlockTile) {
+      SerialPhases serial;
+      steps(serial);
+    });
+  }
+
  private:
   TileQueue* queue_;
   int lanes_, lane_;
+  bool steps_alone_;
   uint64_t phase_ = 0;
 };
 
-// Runs recurrence(d, phases) for the D directions on a team fit for steps of `step_work`
-// multiply-adds, `work` in all. With two directions each half of the team owns one of them; who has
-// finished its own helps in the other.
+// Runs recurrence(d, phases) for the D directions on a team fit for `work` multiply-adds in all,
+// with phases fit for steps of `step_work`. With two directions each half of the team owns one of
+// them; who has finished its own helps in the other.
 template <typename Recurrence>
 void RunDirections(int64_t D, double work, double step_work, const Recurrence& recurrence) {
   TileQueue queues[2];
-  RunTeam(TeamSizeFor(work, step_work), [&](int thread, int team) {
+  RunTeam(TeamSizeFor(work), [&](int thread, int team) {
     const int first = D == 2 && team > 1 ? (team + 1) / 2 : team;  // owners of direction 0
     const int home = thread < first ? 0 : 1;
     for (int64_t i = 0; i < D; ++i) {
@@ -81,7 +107,7 @@ void RunDirections(int64_t D, double work, double step_work, const Recurrence& r
       const int owners = team == 1 ? 1 : d == 0 ? first : team - first;
       const int lane = d == home ? thread - (home == 0 ? 0 : first) : team == 1 ? 0 : -1;
       const int lanes = std::min(owners, TileQueue::kMaxLanes);
-      DirectionPhases phases(&queues[d], lanes, lane < lanes ? lane : -1);
+      DirectionPhases phases(&queues[d], lanes, lane < lanes ? lane : -1, step_work);
       recurrence(d, phases);
     }
   });

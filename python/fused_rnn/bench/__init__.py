@@ -1,1 +1,1 @@
-"""Benchmarks against MXNet's native operator. `python -m fused_rnn bench` runs them."""
+"""Benchmarks against MXNet's native operator and others. `python -m fused_rnn bench` runs them."""

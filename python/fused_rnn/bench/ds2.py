@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import Callable
 
 import mxnet as mx
 import numpy as np
@@ -20,55 +20,30 @@ from tqdm import tqdm
 import fused_rnn
 from fused_rnn import _core
 from fused_rnn.bench import environment, report
+from fused_rnn.bench.problem import Problem
 from fused_rnn.bench.report import Row
 
 MIN_ROUNDS = 3
-GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1}
+MODES = ("lstm", "gru", "rnn_tanh")
 PEAK_SECONDS = 0.05
 
 
-class Shape(NamedTuple):
-    """A stack of recurrent layers; letters as in fused_rnn/rnn.h."""
-
-    T: int
-    N: int
-    I: int  # noqa: E741
-    H: int
-    L: int
-    D: int
-
-    def input_size(self, layer: int) -> int:
-        """The input size of a layer."""
-        return self.D * self.H if layer else self.I
-
-    def param_count(self, gates: int) -> int:
-        """Elements of the flat parameter vector."""
-        rows = self.D * gates * self.H
-        return sum(rows * (self.input_size(layer) + self.H + 2) for layer in range(self.L))
-
-    def flops(self, gates: int, training: bool) -> int:
-        """Operations of the matrix products; a backward does twice as many as a forward."""
-        rows = self.D * gates * self.H
-        columns = sum(self.input_size(layer) + self.H for layer in range(self.L))
-        return 2 * self.T * self.N * rows * columns * (3 if training else 1)
-
-
 class Case:
-    """One mode at one shape: inputs, head gradients, and a call of either operator on them."""
+    """One problem: inputs, head gradients, and a call of either operator on them."""
 
-    def __init__(self, mode: str, shape: Shape) -> None:
+    def __init__(self, shape: Problem) -> None:
         rng = np.random.RandomState(0)
         states = (shape.L * shape.D, shape.N, shape.H)
-        state_count = 2 if mode == "lstm" else 1
+        state_count = 2 if shape.mode == "lstm" else 1
         bound = shape.H**-0.5  # the usual initialisation
 
         def uniform(limit: float, *size: int) -> mx.nd.NDArray:
             return mx.nd.array(rng.uniform(-limit, limit, size), dtype="float32")
 
-        self.mode, self.shape = mode, shape
+        self.shape = shape
         self.inputs = {
             "data": uniform(1, shape.T, shape.N, shape.I),
-            "parameters": uniform(bound, shape.param_count(GATES[mode])),
+            "parameters": uniform(bound, shape.layout.size),
         }
         for name in ("state", "state_cell")[:state_count]:
             self.inputs[name] = uniform(1, *states)
@@ -81,7 +56,7 @@ class Case:
         """Outputs and final states."""
         return operator(
             **self.inputs,
-            mode=self.mode,
+            mode=self.shape.mode,
             state_size=self.shape.H,
             num_layers=self.shape.L,
             bidirectional=self.shape.D == 2,
@@ -115,8 +90,8 @@ class Case:
             tolerance = self.tolerance(expected[name])
             if not difference <= tolerance:
                 sys.exit(
-                    f"{self.mode}: {name} differs from the native operator's by {difference:.3g}; "
-                    f"expected at most {tolerance:.3g}"
+                    f"{self.shape.mode}: {name} differs from the native operator's by "
+                    f"{difference:.3g}; expected at most {tolerance:.3g}"
                 )
 
     def tolerance(self, expected: np.ndarray) -> float:
@@ -125,7 +100,7 @@ class Case:
         Earlier time steps do not count: weights of this size let their errors die out.
         """
         shape = self.shape
-        additions = shape.L * (shape.input_size(shape.L - 1) + shape.H) + shape.T * shape.N
+        additions = shape.L * (shape.input_sizes[-1] + shape.H) + shape.T * shape.N
         return float(np.finfo(np.float32).eps * np.sqrt(additions) * np.abs(expected).max())
 
 
@@ -158,10 +133,10 @@ def measure(case: Case, training: bool, rounds: int, seconds: float, progress: t
         peaks.append(max(probes))
         progress.update()
     return Row(
-        mode=case.mode,
+        mode=case.shape.mode,
         training=training,
         batch=case.shape.N,
-        flops=case.shape.flops(GATES[case.mode], training),
+        flops=case.shape.flops(training),
         native_seconds=samples["native"],
         ours_seconds=samples["ours"],
         peak_gflops=peaks,
@@ -179,7 +154,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{meaning} ({default})")
     parser.add_argument("--bidirectional", action="store_true", help="both directions")
-    parser.add_argument("--modes", nargs="+", choices=GATES, default=list(GATES))
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--rounds", type=int, default=10, help=f"at least {MIN_ROUNDS} (10)")
     parser.add_argument(
         "--budget",
@@ -205,16 +180,17 @@ def run(args: argparse.Namespace) -> None:
         sys.exit(
             "install() has replaced the native operator; unset FUSED_RNN_INSTALL to measure it"
         )
-    shape = Shape(args.T, args.N, args.I, args.H, args.layers, 2 if args.bidirectional else 1)
+    sizes = {name: getattr(args, name) for name in "TNIH"}
+    sizes.update(L=args.layers, D=2 if args.bidirectional else 1)
     passes = [(mode, training) for mode in args.modes for training in (False, True)]
     rows = []
     with tqdm(total=len(passes) * args.rounds, unit="round") as progress:
         for mode in args.modes:
             progress.set_description(f"{mode}: comparing")
-            case = Case(mode, shape)
+            case = Case(Problem(mode, **sizes))
             case.compare()
             for training in (False, True):
                 progress.set_description(f"{mode}: {report.pass_name(training)}")
                 seconds = args.budget / len(passes)
                 rows.append(measure(case, training, args.rounds, seconds, progress))
-    report.write(rows, shape._asdict(), environment.describe(), args.output)
+    report.write(rows, sizes, environment.describe(), args.output)

@@ -20,7 +20,7 @@ from fused_rnn.bench.conversions import FORMS
 from fused_rnn.bench.grid import Block
 from fused_rnn.bench.peers import Installed, Worker
 from fused_rnn.bench.problem import ELEMENT_BYTES, Problem
-from fused_rnn.bench.results import MODES, Row, pass_name
+from fused_rnn.bench.results import MODES, Row, key
 
 MIN_ROUNDS = 3
 SAMPLE_SECONDS = 0.03  # a sample is the median of as many calls as fit
@@ -158,6 +158,10 @@ class Measurement:
     def block(self, block: Block, seconds: float) -> Iterator[Row | tuple[str, str]]:
         """Its rows, or (name, reason) of those left out; `seconds` is its share of the time."""
         problem = block.problem
+        if time.monotonic() > self.end:  # no need to start processes to see that
+            for training in block.passes:
+                yield f"{block.group}: {key(block.shape, problem, training)}", "the budget is spent"
+            return
         names = [name for name in block.peers if name in self.installed]
         refusals = {
             training: {
@@ -184,8 +188,7 @@ class Measurement:
                         block, training, arrays, active, refused, seconds / len(block.passes)
                     )
                 except OverBudget as error:
-                    name = f"{block.group}: {block.shape}, {MODES[problem.mode]}"
-                    yield f"{name}, {pass_name(training)}", str(error)
+                    yield f"{block.group}: {key(block.shape, problem, training)}", str(error)
 
     def row(
         self,
@@ -255,6 +258,8 @@ class Measurement:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "results.npz"
             for name, worker in workers.items():
+                if time.monotonic() > self.end:
+                    raise OverBudget("the budget ended while results were compared")
                 self.say(f"comparing {worker.installed.peer.label}")
                 answer = worker.ask("first", training=training, results=str(path))
                 seconds[name], memory[name] = answer["seconds"], answer["memory"]

@@ -165,7 +165,7 @@ class Worker:
             variables.pop(name, None)
         if installed.peer.name == OURS:
             variables["PYTHONPATH"] = str(environment.PACKAGE.parent)
-        self.errors = tempfile.TemporaryFile("w+")
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by close()
         self.process = subprocess.Popen(
             [installed.python, program, *installed.peer.arguments],
             env=variables,

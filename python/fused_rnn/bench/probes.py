@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import subprocess
 import sys
@@ -10,11 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from fused_rnn import _core
-from fused_rnn.bench import environment
 
 ISAS = ("scalar", "avx2", "avx512")
 SECONDS = 0.03  # of one probe
-_PEAK = "from fused_rnn import _core; print(_core.isa(), _core.fma_peak('{}', {}, 0.2))"
+# Loads the core alone: importing the package would import MXNet.
+_PEAKS = """
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("_core", sys.argv[1])
+core = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(core)
+peaks = {dtype: core.fma_peak(dtype, int(sys.argv[2]), 0.2) for dtype in ("float32", "float64")}
+print(json.dumps([core.isa(), peaks]))
+"""
 
 
 def fma_peak(dtype: str, threads: int) -> float:
@@ -30,21 +38,20 @@ def read_bandwidth(size: int, threads: int) -> float:
 
 
 def peaks_by_isa(threads: int) -> dict[str, dict[str, float]]:
-    """GFLOP/s by instruction set and type; each set in a process of its own, which is held to it."""
-    result: dict[str, dict[str, float]] = {}
+    """GFLOP/s by instruction set and type; a process for each set, since it is chosen only once."""
+    result = {}
     for isa in ISAS:
-        variables = {**os.environ, "FUSED_RNN_MAX_ISA": isa}
-        variables["PYTHONPATH"] = str(environment.PACKAGE.parent)
-        for dtype in ("float32", "float64"):
-            code = _PEAK.format(dtype, threads)
-            done = subprocess.run(
-                [sys.executable, "-c", code], env=variables, capture_output=True, text=True
-            )
-            if done.returncode != 0:
-                raise RuntimeError(f"FMA peak of {isa}: {done.stderr.strip()}")
-            used, peak = done.stdout.split()
-            if used == isa:  # else this processor lacks it
-                result.setdefault(isa, {})[dtype] = float(peak)
+        done = subprocess.run(
+            [sys.executable, "-c", _PEAKS, _core.__file__, str(threads)],
+            env={**os.environ, "FUSED_RNN_MAX_ISA": isa},
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"FMA peak of {isa}: {done.stderr.strip()}")
+        used, peaks = json.loads(done.stdout)
+        if used == isa:  # else this processor lacks it
+            result[isa] = peaks
     return result
 
 

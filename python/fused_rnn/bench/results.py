@@ -20,6 +20,14 @@ def pass_name(training: bool) -> str:
     return "forward+backward" if training else "forward"
 
 
+def key(shape: str, problem: Problem, training: bool) -> str:
+    """A row's name."""
+    words = [shape, MODES[problem.mode], pass_name(training)]
+    words += [problem.dtype] if problem.dtype != "float32" else []
+    words += ["lengths 1..T"] if problem.variable_length else []
+    return ", ".join(words)
+
+
 @dataclasses.dataclass
 class Row:
     """One pass over one problem. The k-th samples of all peers were taken in the same round."""
@@ -44,21 +52,12 @@ class Row:
     @property
     def key(self) -> str:
         """Says what was measured; the same in every run of the same grid."""
-        problem = self.problem
-        words = [self.shape, MODES[problem.mode], pass_name(self.training)]
-        words += [problem.dtype] if problem.dtype != "float32" else []
-        words += ["lengths 1..T"] if problem.variable_length else []
-        return ", ".join(words)
+        return key(self.shape, self.problem, self.training)
 
     @property
     def identity(self) -> tuple[str, int, bool, str]:
         """For finding the row in another run."""
         return (self.group, self.threads, self.contended, self.key)
-
-    @property
-    def sizes_text(self) -> str:
-        """As in grid.json."""
-        return " ".join(f"{letter}{getattr(self.problem, letter)}" for letter in "TNIHLD")
 
     def bounds(self) -> list[float]:
         """Seconds that the processor needs at least, by round: for the operations at the peak of

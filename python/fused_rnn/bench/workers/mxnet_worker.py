@@ -7,13 +7,14 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
+from mxnet.contrib.amp.amp import bfloat16
 from worker import serve, weights
 
 
 def array(value: np.ndarray, dtype: str) -> mx.nd.NDArray:
     """A value in the row's type."""
     if dtype == "bfloat16":
-        return mx.nd.amp_cast(mx.nd.array(value, dtype="float32"), dtype="bfloat16")
+        return mx.nd.amp_cast(mx.nd.array(value, dtype="float32"), dtype=bfloat16)
     return mx.nd.array(value, dtype=dtype)
 
 

@@ -6,7 +6,7 @@ with a class of this form:
 
     Model(problem, arrays)   problem: the fields of fused_rnn.bench.problem.Problem, and threads
     .run(training)           one forward, or forward and backward, complete when it returns
-    .results(training)       arrays by name: y, hN, cN; in training also dx and d:NAME for each w:NAME
+    .results(training)       arrays by name: y, hN, cN; in training also dx, and d:W for each w:W
 """
 
 from __future__ import annotations

@@ -1,0 +1,114 @@
+"""`bench grid`: ours against all peers that are there, over the whole grid."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from tqdm import tqdm
+
+from fused_rnn.bench import environment, grid, measure, peers, plots, probes, results, tables
+from fused_rnn.bench.results import Run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench grid`."""
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME=PYTHON",
+        help="a peer and the interpreter that has it; default: this one. Names: "
+        + ", ".join(peers.PEERS),
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=peers.PEERS, metavar="PEER", help="beside ours; default: all"
+    )
+    parser.add_argument("--grid", type=Path, default=grid.DEFAULT, help="a file like grid.json")
+    parser.add_argument("--groups", nargs="+", metavar="GROUP", help="of the grid; default: all")
+    parser.add_argument("--rounds", type=int, default=10, help="at most (10)")
+    parser.add_argument(
+        "--budget", type=float, default=1500, help="seconds for the whole run (1500)"
+    )
+    parser.add_argument("--threads", type=int, help="of all (OMP_NUM_THREADS, or one per core)")
+    parser.add_argument(
+        "--contended", action="store_true", help="beside a process that keeps one core busy"
+    )
+    parser.add_argument("--output", type=Path, default=Path("bench_results"), metavar="DIR")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE.md", help="also writes this page, its plots beside it"
+    )
+
+
+def find_peers(args: argparse.Namespace) -> tuple[dict[str, peers.Installed], dict[str, str]]:
+    """Those that run, and for all the version or what is missing."""
+    named = {}
+    for text in args.peer:
+        name, _, python = text.partition("=")
+        if name not in peers.PEERS or not python:
+            sys.exit(f"--peer: expected NAME=PYTHON, NAME of {', '.join(peers.PEERS)}; got {text}")
+        named[name] = python
+    wanted = {peers.OURS, *(args.only or peers.PEERS)}
+    found = {n: peers.find(n, named.get(n)) for n in peers.PEERS if n in wanted}
+    installed = {n: each for n, each in found.items() if isinstance(each, peers.Installed)}
+    for name in named:
+        if name in wanted and name not in installed:
+            sys.exit(f"--peer {name}: {found[name]}")
+    return installed, {
+        name: each.version if isinstance(each, peers.Installed) else each
+        for name, each in found.items()
+    }
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measures, and writes what was measured so far after every block."""
+    if args.rounds < measure.MIN_ROUNDS:
+        sys.exit(f"--rounds: expected at least {measure.MIN_ROUNDS}, got {args.rounds}")
+    end = time.monotonic() + args.budget
+    threads = args.threads or int(os.environ.get("OMP_NUM_THREADS") or environment.core_count())
+    try:
+        blocks = grid.load(args.grid, threads, args.contended, args.groups)
+    except (OSError, KeyError, ValueError) as error:
+        sys.exit(f"--grid: {error}")
+    installed, versions = find_peers(args)
+    command = shlex.join(["python", "-m", "fused_rnn", *sys.argv[1:]])
+    machine = {**environment.describe(), "threads": threads, "command": command}
+    found = Run(machine, versions, probes.measure(threads))
+    args.output.mkdir(parents=True, exist_ok=True)
+    stem = args.output / "grid"
+    with tqdm(total=len(blocks), unit="block") as progress:
+        measurement = measure.Measurement(
+            installed, args.rounds, end, lambda text: progress.set_postfix_str(text)
+        )
+        weights = [measure.expected_seconds(block, len(installed)) for block in blocks]
+        for k, block in enumerate(blocks):
+            progress.set_description(f"{block.shape}, {block.problem.mode}")
+            left = end - time.monotonic()
+            share = left * weights[k] / sum(weights[k:])
+            try:
+                for row in measurement.block(block, share):
+                    if isinstance(row, tuple):
+                        found.left_out[row[0]] = row[1]
+                    else:
+                        found.rows.append(row)
+            except (measure.WrongResult, peers.PeerError) as error:
+                sys.exit(str(error))
+            results.save(found, stem.with_suffix(".json"))
+            progress.update()
+    report(found, stem, args.page)
+
+
+def report(found: Run, stem: Path, page: Path | None) -> None:
+    """Prints the tables and writes all files."""
+    tables.show(tables.everything(found))
+    results.save(found, stem.with_suffix(".json"))
+    results.save_csv(found, stem.with_suffix(".csv"))
+    for target in filter(None, (stem.with_suffix(".md"), page)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        drawn = plots.save(found, target.with_suffix(""))
+        target.write_text(tables.page(found, drawn, target.parent))
+        print(f"Wrote {target}")

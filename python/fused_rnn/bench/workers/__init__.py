@@ -1,0 +1,1 @@
+"""Programs that run one peer each, as scripts; see worker.py."""

@@ -1,0 +1,275 @@
+"""The grid of benchmarks: arithmetic by hand, what ends a run, its files. No times are judged."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import sys
+
+import pytest
+
+from fused_rnn import _core, cli
+from fused_rnn.bench import conversions, full, grid, peers, results
+from fused_rnn.bench.grid import parse_shape
+from fused_rnn.bench.problem import Problem
+from fused_rnn.bench.results import Row, Run
+
+SMALL = {
+    "shapes": {"small": "T6 N2 I3 H5"},
+    "groups": [
+        {
+            "name": "one",
+            "shapes": ["small"],
+            "modes": ["lstm"],
+            "passes": ["forward", "training"],
+            "lengths": [False, True],
+        },
+        {
+            "name": "two",
+            "shapes": ["T2 N1 I3 H5"],
+            "modes": ["gru"],
+            "passes": ["forward"],
+            "latency": True,
+            "contended": True,
+        },
+    ],
+}
+
+
+def bench(monkeypatch, *arguments: object) -> None:
+    """The command line, in this process."""
+    monkeypatch.setattr(sys, "argv", ["fused-rnn", "bench", *map(str, arguments)])
+    cli.main()
+
+
+@pytest.fixture
+def small(tmp_path):
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(SMALL))
+    return path
+
+
+def run_small(monkeypatch, small, *arguments: object) -> Run:
+    output = small.with_name("output")
+    options = ["--rounds", 3, "--threads", 2, "--only", peers.NATIVE, "--output", output]
+    bench(monkeypatch, "grid", "--grid", small, *options, *arguments)
+    return results.load(output / "grid.json")
+
+
+# ---- By hand
+
+
+def test_operations():
+    """4 gates of 5 units on 3 + 5 columns, 2 directions; above, on 10 + 5. Multiply and add are
+    two.
+    """
+    problem = Problem("lstm", T=4, N=2, I=3, H=5, L=2, D=2)
+    forward = 2 * 4 * 2 * (2 * 4 * 5 * (3 + 5) + 2 * 4 * 5 * (10 + 5))
+    assert problem.flops(training=False) == forward == 14_720
+    assert problem.flops(training=True) == 3 * forward
+    assert Problem("lstm", T=300, N=20, I=800, H=800).flops(False) == 61_440_000_000
+
+
+def test_bytes():
+    """Of float16: 2 layers x 2 directions x 3 gates of 5 units; 3, then 10 input columns read once,
+    5 recurrent ones at each of 4 steps.
+    """
+    problem = Problem("gru", T=4, N=2, I=3, H=5, L=2, D=2, dtype="float16")
+    rows = 2 * 3 * 5
+    assert problem.recurrent_bytes == 2 * rows * 5 == 300
+    forward = 2 * rows * (3 + 10) + 2 * 4 * 300
+    assert problem.bytes_read(training=False) == forward == 3_180
+    assert problem.bytes_read(training=True) == 2 * forward
+
+
+def test_work_follows_lengths():
+    full_length = Problem("gru", T=9, N=40, I=3, H=5)
+    shorter = dataclasses.replace(full_length, variable_length=True)
+    lengths = shorter.lengths()
+    assert (lengths.min(), lengths.max()) == (1, 9)
+    per_row = full_length.flops(False) // (9 * 40)
+    assert shorter.flops(False) == per_row * lengths.sum()
+
+
+def row(seconds: list[float], peak: float = 100.0, **changes) -> Row:
+    problem = Problem("lstm", T=10, N=1, I=8, H=8)
+    values = {
+        "group": "g",
+        "shape": "s",
+        "problem": problem,
+        "training": False,
+        "threads": 2,
+        "contended": False,
+        "flops": 10**9,
+        "bytes_read": 10**6,
+        "bandwidth_gbs": 50.0,
+        "peak_gflops": [peak] * len(seconds),
+        "seconds": {peers.OURS: seconds, peers.NATIVE: [3 * each for each in seconds]},
+        "calls": {},
+        "first_seconds": {peers.OURS: 1.0, peers.NATIVE: 1.0},
+        "memory": {peers.OURS: 1, peers.NATIVE: 2},
+        "sizes": {},
+        "refused": {},
+    }
+    return Row(**{**values, **changes})
+
+
+def test_bound_is_the_longer_of_both():
+    computing = row([0.02] * 3)  # 1e9 operations at 100e9: 10 ms; 1e6 bytes at 50e9: 20 us
+    assert (computing.bound_by, computing.fraction()) == ("FLOPs", pytest.approx(0.5))
+    reading = row([0.05] * 3, bytes_read=10**9)  # 20 ms
+    assert (reading.bound_by, reading.fraction()) == ("reading", pytest.approx(0.4))
+    assert reading.fraction(peers.NATIVE) == pytest.approx(0.4 / 3)
+    assert reading.ratios(peers.NATIVE) == pytest.approx([3, 3, 3])
+
+
+def test_percentiles():
+    calls = [float(k) for k in range(100, 0, -1)]
+    found = row([1.0], calls={peers.OURS: calls})
+    assert [found.percentile(peers.OURS, p) for p in (50, 90, 99)] == [50, 90, 99]
+    assert row([1.0], calls={peers.OURS: [7.0]}).percentile(peers.OURS, 99) == 7
+
+
+def test_read_bandwidth():
+    assert _core.read_bandwidth(1 << 20, 2, 0.001) > 0
+    with pytest.raises(ValueError, match="bytes: expected at least"):
+        _core.read_bandwidth(8, 2, 0.001)
+    with pytest.raises(ValueError, match="threads: expected >= 0"):
+        _core.read_bandwidth(1 << 20, -1, 0.001)
+
+
+# ---- The grid
+
+
+def test_grid_file():
+    blocks = grid.load(grid.DEFAULT, threads=4)
+    shapes = {tuple(getattr(b.problem, letter) for letter in "NTIHLD") for b in blocks}
+    published = {(64, T, 500, 500, 1, 1) for T in (15, 25, 50)}
+    published |= {(N, 25, H, H, 1, 1) for N in (16, 32, 64, 128) for H in (512, 1024)}
+    published |= {(16, 25, 2048, 2048, 1, 1), (20, 300, 800, 800, 1, 1), (20, 300, 800, 800, 5, 2)}
+    published |= {(20, 35, 650, 650, 2, 1)} | {(1, 100, H, H, 1, 1) for H in (64, 256, 800, 1024)}
+    assert published <= shapes
+    assert {b.threads for b in blocks} == {1, 2, 4}
+    assert {b.problem.dtype for b in blocks} == {"float32", "float64", "float16", "bfloat16"}
+    assert any(b.contended for b in blocks) and any(b.problem.variable_length for b in blocks)
+    assert all(b.contended for b in grid.load(grid.DEFAULT, 2, contended=True))
+
+
+def test_grid_errors():
+    with pytest.raises(ValueError, match="shape: expected the form"):
+        parse_shape("T3 N2 H5")
+    with pytest.raises(ValueError, match="groups: expected some of DeepSpeech2"):
+        grid.load(grid.DEFAULT, 2, groups=["nothing"])
+
+
+# ---- Runs
+
+
+def test_small_run(monkeypatch, small, capsys):
+    page = small.with_name("docs") / "benchmarks.md"
+    found = run_small(monkeypatch, small, "--page", page)
+    assert [len(found.rows), found.left_out] == [5, {}]
+    for each in found.rows:
+        assert peers.OURS in each.seconds
+        assert (peers.NATIVE in each.seconds) != each.problem.variable_length
+        for samples in (*each.seconds.values(), each.peak_gflops):
+            assert len(samples) == 3 and min(samples) > 0
+        assert each.memory[peers.OURS] >= 0 and each.first_seconds[peers.OURS] > 0
+        assert each.sizes["workspace_inference"] > 0
+    latency = found.rows[-1]
+    assert latency.contended and len(latency.calls[peers.OURS]) == 3 * full.measure.LATENCY_CALLS
+    assert found.probes["fma_peak_gflops"]["scalar"]["float64"] > 0
+    assert found.probes["read_bandwidth"]["DRAM"]["gbs"] > 0
+    with (small.with_name("output") / "grid.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 8  # ours 5, native 3
+    assert {line["peer"] for line in lines} == {peers.OURS, peers.NATIVE}
+    text = page.read_text()
+    for part in ("MXNet native", "no lengths", "Memory", "Latency", "Lengths uniform", "commit"):
+        assert part in text
+    for link in ("roofline",):
+        plot = page.with_name(f"benchmarks-{link}.png")
+        assert plot.name in text and plot.read_bytes().startswith(b"\x89PNG")
+    assert "MXNet native" in capsys.readouterr().out
+
+
+def test_budget_bounds_the_run(monkeypatch, small):
+    found = run_small(monkeypatch, small, "--budget", "0")
+    assert found.rows == [] and len(found.left_out) == 5
+    assert set(found.left_out.values()) == {"the budget is spent"}
+
+
+@pytest.mark.parametrize(
+    "side, message", [("convert", "MXNet native, LSTM: y differs"), ("restore", "dparams differs")]
+)
+def test_a_wrong_result_stops_the_run(monkeypatch, small, side, message):
+    form = conversions.FORMS["flat"]
+    right = getattr(form, side)
+
+    def wrong(layout, value):
+        result = right(layout, value)
+        if isinstance(result, dict):
+            return {name: array * 1.01 for name, array in result.items()}
+        return result * 1.01
+
+    monkeypatch.setitem(conversions.FORMS, "wrong", form._replace(**{side: wrong}))
+    native = dataclasses.replace(peers.PEERS[peers.NATIVE], form="wrong")
+    monkeypatch.setitem(peers.PEERS, peers.NATIVE, native)
+    with pytest.raises(SystemExit, match=message):
+        run_small(monkeypatch, small)
+
+
+def test_a_peer_that_dies_stops_the_run(monkeypatch, small):
+    native = dataclasses.replace(peers.PEERS[peers.NATIVE], arguments=("unknown",))
+    monkeypatch.setitem(peers.PEERS, peers.NATIVE, native)
+    with pytest.raises(SystemExit, match="MXNet native: its process ended.*KeyError"):
+        run_small(monkeypatch, small)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--rounds", "2"], "--rounds: expected at least 3, got 2"),
+        (["--peer", "torch"], "--peer: expected NAME=PYTHON"),
+        (["--peer", f"{peers.NATIVE}=/nowhere/python"], "No such file"),
+        (["--groups", "three"], "groups: expected some of one, two"),
+    ],
+)
+def test_bad_options(monkeypatch, small, arguments, message):
+    with pytest.raises(SystemExit, match=message):
+        run_small(monkeypatch, small, *arguments)
+
+
+# ---- Two runs
+
+
+def saved(path, rows: list[Row]) -> str:
+    results.save(Run({"commit": path.name}, {}, {}, rows), path)
+    return str(path)
+
+
+def test_compare_flags_a_planted_slow_down(monkeypatch, tmp_path, capsys):
+    steady, other = [0.0100, 0.0101, 0.0099, 0.0100], row([0.0200] * 4, shape="other")
+    before = saved(tmp_path / "a.json", [row(steady), other])
+    after = saved(tmp_path / "b.json", [row([1.3 * each for each in steady]), other])
+    with pytest.raises(SystemExit) as ended:
+        bench(monkeypatch, "compare", before, after)
+    assert ended.value.code == 1
+    slower = [line for line in capsys.readouterr().out.splitlines() if "slower by" in line]
+    assert slower == ["slower by 30.0%: g: s, LSTM, forward"]
+    bench(monkeypatch, "compare", before, before)
+    bench(monkeypatch, "compare", after, before)
+    assert "slower by" not in capsys.readouterr().out
+
+
+def test_compare_knows_noise_from_change(monkeypatch, tmp_path, capsys):
+    """Samples that spread over 40 % and are 10 % higher; and a machine at half its rate."""
+    noisy = [0.008, 0.009, 0.010, 0.011, 0.012]
+    before = saved(tmp_path / "a.json", [row(noisy), row([0.01] * 3, shape="t")])
+    after = saved(
+        tmp_path / "b.json",
+        [row([1.1 * each for each in noisy]), row([0.02] * 3, peak=50.0, shape="t")],
+    )
+    bench(monkeypatch, "compare", before, after)
+    assert "slower by" not in capsys.readouterr().out
