@@ -49,6 +49,7 @@ setup(
     version=version(),
     package_dir={"": "python"},
     packages=find_packages("python"),
+    package_data={"fused_rnn": ["py.typed"], "fused_rnn.bench": ["*.json"]},
     include_package_data=False,  # the libraries come from the build, never from the source tree
     ext_modules=[Extension("fused_rnn._core", sources=[])],  # makes the wheel one for this platform
     cmdclass={"build_ext": CMakeBuild},
