@@ -1,62 +1,23 @@
-"""The Deep Speech 2 example: sound, data, network, decoding, training in one process and in two."""
+"""The Deep Speech 2 example: sound, data, decoding, network."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
-import signal
-import subprocess
-import sys
-import time
 import wave
 from pathlib import Path
 
 import mxnet as mx
 import numpy as np
 import pytest
-from helpers import TESTS, environment, run
+from speech import SIZE, spoken, synthesise
 
-ROOT = TESTS.parent
-sys.path.insert(0, str(ROOT))
-pytest.importorskip("jiwer", reason="jiwer is not installed: pip install '.[deepspeech2]'")
-pytest.importorskip("espeakng_loader", reason="no espeak-ng: pip install '.[deepspeech2]'")
+from examples.deepspeech2 import audio, corpus, data, decode
+from examples.deepspeech2.audio import SpeechError
+from examples.deepspeech2.model import CELLS, PRESETS, DeepSpeech2
 
-from examples.deepspeech2 import audio, checkpoint, corpus, data, decode  # noqa: E402
-from examples.deepspeech2.audio import SpeechError  # noqa: E402
-from examples.deepspeech2.model import CELLS, PRESETS, DeepSpeech2  # noqa: E402
-
-SIZE = corpus.Size(24, 6, 6)
 TINY = PRESETS["tiny"]
-# One thread: the problems are tiny, and other processes may want the cores.
-ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-    "OMP_NUM_THREADS": "1",
-}
 SKIP, STOP = data.OnError(stop=False), data.OnError(stop=True)
-
-
-def program(name: str, *options: object) -> list[str]:
-    return ["-m", f"examples.deepspeech2.{name}", *map(str, options)]
-
-
-def execute(arguments: list[str]) -> subprocess.CompletedProcess:
-    return run(arguments, **ENVIRONMENT)
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    """A cache folder with a small corpus."""
-    folder = tmp_path_factory.mktemp("cache")
-    size = [f"--{name}={value}" for name, value in SIZE._asdict().items()]
-    done = execute(program("corpus", f"--cache={folder}", *size))
-    assert done.returncode == 0, done.stdout
-    return folder
-
-
-@pytest.fixture(scope="session")
-def spoken(cache):
-    return corpus.folder_of(cache, SIZE, 0)
 
 
 # Sound
@@ -130,16 +91,13 @@ def test_bad_wav_files_are_named(kind, tmp_path):
 # Data
 
 
-def test_the_corpus_is_reproducible_and_split_by_speaker(cache, spoken, tmp_path):
-    size = [f"--{name}={value}" for name, value in SIZE._asdict().items()]
-    done = execute(program("corpus", f"--cache={tmp_path}", *size))
-    assert done.returncode == 0, done.stdout
-    again = corpus.folder_of(tmp_path, SIZE, 0)
-    files = sorted(path.relative_to(spoken) for path in spoken.rglob("*.*"))
+def test_the_corpus_is_reproducible_and_split_by_speaker(tmp_path):
+    once, again = spoken(), synthesise(tmp_path)
+    files = sorted(path.relative_to(once) for path in once.rglob("*.*"))
     assert sum(path.suffix == ".wav" for path in files) == sum(SIZE)
     for path in files:
-        assert (again / path).read_bytes() == (spoken / path).read_bytes()
-    speakers = [{path.name for path in (spoken / part).iterdir()} for part in SIZE._fields]
+        assert (again / path).read_bytes() == (once / path).read_bytes()
+    speakers = [{path.name for path in (once / part).iterdir()} for part in SIZE._fields]
     assert all(speakers) and len(set.union(*speakers)) == sum(map(len, speakers))
 
 
@@ -211,8 +169,8 @@ def test_batches_of_an_epoch():
     assert len(full) == len(second) - 1 and all(len(batch) == 8 for batch in full)
 
 
-def test_a_loaded_batch(spoken):
-    utterances = data.scan(spoken / "train", TINY, STOP)[:3]
+def test_a_loaded_batch():
+    utterances = data.scan(spoken() / "train", TINY, STOP)[:3]
     batch = data.load(utterances, TINY, STOP)
     assert batch.features.shape[1] % data.BUCKET == 0
     for n, item in enumerate(utterances):
@@ -322,188 +280,3 @@ def test_ds2_has_the_sizes_of_the_benchmark():
     assert config.bands() == [81, 41] and config.steps(600) == 300
     with pytest.raises(ValueError, match="cell: expected one of .* found 'gnu'"):
         dataclasses.replace(config, cell="gnu")
-
-
-# Training
-
-
-def training(cache: Path, output: Path, *options: object) -> list[str]:
-    """Six steps an epoch."""
-    size = ("--utterances", *SIZE)
-    common = ("--preset", "tiny", "--cache", cache, *size, "--batch", 4, "--output", output)
-    return program("train", *common, *options)
-
-
-def parameters(path: Path) -> dict[str, np.ndarray]:
-    net = checkpoint.load_network(path)
-    return {name: p.data().asnumpy() for name, p in net._collect_params_with_prefix().items()}
-
-
-def assert_equal_runs(first: Path, second: Path, tolerance: float) -> None:
-    ours, others = parameters(first), parameters(second)
-    assert ours.keys() == others.keys()
-    for name, value in ours.items():
-        np.testing.assert_allclose(value, others[name], atol=tolerance, err_msg=name)
-
-
-def wait_for(found, process: subprocess.Popen) -> None:
-    while not found():
-        assert process.poll() is None, "the process ended by itself"
-        time.sleep(0.01)
-
-
-def start(arguments: list[str]) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        env=environment(**ENVIRONMENT),
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(cache, tmp_path):
-    options = ("--epochs", 4, "--save-every", 1, "--dropout", 0.2)
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    done = execute(training(cache, whole, *options))
-    assert done.returncode == 0, done.stdout
-    process = start(training(cache, broken, *options))
-    wait_for((broken / "last.zip").exists, process)
-    process.kill()
-    process.communicate()
-    step = checkpoint.read_state(broken / "last.zip")[1]["step"]
-    assert 0 < step < 24
-    done = execute(training(cache, broken, *options))
-    assert done.returncode == 0 and f"step {step}" in done.stdout, done.stdout
-    assert_equal_runs(whole / "last.zip", broken / "last.zip", 1e-6)
-    logs = [checkpoint.read_state(run / "last.zip")[1]["log"] for run in (whole, broken)]
-    assert [row["step"] for row in logs[1]] == [6, 12, 18, 24]
-    np.testing.assert_allclose(*[[row["train_loss"] for row in log] for log in logs], rtol=1e-5)
-    assert logs[0][-1]["train_loss"] < logs[0][0]["train_loss"]
-    lines = (broken / "log.csv").read_text().splitlines()
-    assert lines[0].startswith("epoch,step,seconds") and len(lines) == 5
-    assert (broken / "curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_transcribing(cache, spoken, tmp_path):
-    done = execute(training(cache, tmp_path, "--epochs", 1))
-    assert done.returncode == 0, done.stdout
-    good = next((spoken / "test").rglob("*.wav"))
-    short = write(tmp_path / "short.wav", tone(440, audio.RATE, 0.01))
-    files = (tmp_path / "missing.wav", short, good)
-    command = ("transcribe", "--checkpoint", tmp_path / "best.zip", *files)
-    done = execute(program(*command))
-    assert done.returncode == 1
-    assert "missing.wav: no such file" in done.stdout
-    assert "short.wav: expected at least 320 samples, found 160" in done.stdout
-    assert f"{good}: " in done.stdout
-    done = execute(program(*command, "--on-error", "stop", "--beam", 0))
-    assert done.returncode == 1 and str(good) not in done.stdout
-    done = execute(program("transcribe", "--checkpoint", short, good))
-    assert done.returncode == 1 and "short.wav: not a checkpoint" in done.stdout
-
-
-def test_another_configuration_does_not_resume(cache, tmp_path):
-    done = execute(training(cache, tmp_path, "--epochs", 1))
-    assert done.returncode == 0, done.stdout
-    done = execute(training(cache, tmp_path, "--epochs", 2, "--hidden", 16))
-    assert done.returncode == 1
-    assert "last.zip: hidden is 32 there, the command line says 16" in done.stdout
-
-
-# Several processes
-
-
-def launched(command: list[str], *options: object) -> list[str]:
-    """The same training by launch.py."""
-    return program("launch", *options, "--", *command[2:])
-
-
-def test_two_workers_learn_as_one_with_the_joint_batch(cache, tmp_path):
-    """Without batch normalisation, whose statistics are each worker's own."""
-    options = ("--epochs", 2, "--no-norm", "--optimizer", "nag", "--rate", 0.1)
-    one, two = (training(cache, tmp_path / name, *options) for name in ("one", "two"))
-    for command in (one, launched(two)):
-        done = execute(command)
-        assert done.returncode == 0, done.stdout
-    assert_equal_runs(tmp_path / "one" / "last.zip", tmp_path / "two" / "last.zip", 1e-5)
-    state = checkpoint.read_state(tmp_path / "two" / "last.zip")[1]
-    losses = [row["train_loss"] for row in state["log"]]
-    assert state["step"] == 12 and losses[1] < 0.9 * losses[0]
-
-
-def workers_of(process: subprocess.Popen) -> list[int]:
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return [
-        int(child)
-        for child in children
-        if b"DMLC_ROLE=worker" in Path(f"/proc/{child}/environ").read_bytes()
-    ]
-
-
-def test_a_killed_worker_ends_the_job_which_resumes(cache, tmp_path):
-    options = ("--epochs", 50, "--save-every", 1, "--compress", 0.5)
-    process = start(launched(training(cache, tmp_path, *options)))
-    wait_for((tmp_path / "last.zip").exists, process)
-    killed = workers_of(process)[1]
-    os.kill(killed, signal.SIGKILL)
-    output = process.communicate(timeout=60)[0]
-    assert process.returncode == 1
-    assert f"worker 1 (process {killed}) has ended by signal 9; the job is stopped" in output
-    step = checkpoint.read_state(tmp_path / "last.zip")[1]["step"]
-    epochs = step // 6 + 1
-    done = execute(launched(training(cache, tmp_path, "--epochs", epochs)))
-    assert done.returncode == 0 and f"step {step}" in done.stdout, done.stdout
-    assert checkpoint.read_state(tmp_path / "last.zip")[1]["step"] == 6 * epochs
-
-
-def test_a_worker_that_waits_in_vain_says_so():
-    code = """
-import time
-from pathlib import Path
-from examples.deepspeech2.train import Watchdog
-Watchdog(0.5, Path("run/last.zip"))
-time.sleep(60)
-"""
-    done = execute(["-c", code])
-    assert done.returncode == 1
-    assert "No step has ended" in done.stdout and "resumes from run/last.zip" in done.stdout
-
-
-def test_commands_for_several_machines():
-    options = ("--workers", 2, "--root", "10.0.0.1:9100", "--print", "--", "--output", "a b")
-    done = execute(program("launch", *options))
-    lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
-    assert [line.split("DMLC_ROLE=")[1].split()[0] for line in lines] == [
-        "scheduler",
-        "server",
-        "worker",
-        "worker",
-    ]
-    assert all("DMLC_PS_ROOT_URI=10.0.0.1 DMLC_PS_ROOT_PORT=9100" in line for line in lines)
-    assert lines[-1].endswith("-m examples.deepspeech2.train --output 'a b'")
-
-
-# Benchmark
-
-
-def test_the_benchmark_of_the_model(tmp_path):
-    options = (
-        "--preset",
-        "tiny",
-        "--T",
-        9,
-        "--N",
-        2,
-        "--rounds",
-        1,
-        "--threads",
-        1,
-        "--output",
-        tmp_path,
-    )
-    done = execute(program("bench", *options))
-    assert done.returncode == 0, done.stdout
-    assert "| gru, ours |" in done.stdout and "| gru, mx.gluon.rnn |" in done.stdout
-    assert (tmp_path / "tiny_model_T9_N2.json").exists()

@@ -79,7 +79,7 @@ def spectrogram(samples: np.ndarray, hop: int) -> np.ndarray:
 
 def _open(path: Path) -> wave.Wave_read:
     try:
-        file = wave.open(str(path), "rb")
+        file = wave.open(str(path), "rb")  # noqa: SIM115  the caller closes it
     except FileNotFoundError:
         raise SpeechError(f"{path}: no such file") from None
     except (OSError, EOFError, wave.Error) as error:

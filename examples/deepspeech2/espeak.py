@@ -56,7 +56,7 @@ class Synthesizer:
     def say(
         self, text: str, voice: Voice, *, speed: int = 175, pitch: int = 50, expression: int = 50
     ) -> np.ndarray:
-        """The sound as float32 in [-1, 1]; speed in words a minute, pitch and expression 0 to 99."""
+        """The sound as float32 in [-1, 1]; speed in words a minute, the others 0 to 99."""
         if voice != self._voice:
             known = (self._data / "voices" / "!v" / voice.speaker).exists()  # not checked by espeak
             if not known or self._library.espeak_SetVoiceByName(str(voice).encode()):

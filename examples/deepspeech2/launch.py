@@ -5,7 +5,7 @@
 starts a scheduler, the servers and the workers here; what follows -- goes to the training. If one
 of them dies, all are ended, and the same command resumes from the last checkpoint.
 
-    python -m examples.deepspeech2.launch --workers 4 --root 10.0.0.1:9100 --print -- --output runs/four
+    python -m examples.deepspeech2.launch --root 10.0.0.1:9100 --print -- --output runs/two
 
 prints one command for each process, to be started on machines of your choice; the scheduler's must
 have the address of --root.

@@ -50,20 +50,22 @@ class Training:
         options: dict[str, Any] = {"learning_rate": args.rate, "wd": args.decay}
         if args.optimizer == "nag":
             options["momentum"] = args.momentum
-        compression = None
-        if self.store and args.compress:
-            compression = {"type": "2bit", "threshold": args.compress}
-        # The optimizer runs in the workers: the store only adds their gradients, so that all of
-        # them can clip the sum and save the optimizer's memory.
-        trainer = _CompressingTrainer if compression else mx.gluon.Trainer
-        self.trainer = trainer(
-            self.net.collect_params(),
-            args.optimizer,
-            options,
-            kvstore=self.store,
-            update_on_kvstore=False if self.store else None,
-            compression_params=compression,
-        )
+        parameters = self.net.collect_params()
+        if self.store is None:
+            self.trainer = mx.gluon.Trainer(parameters, args.optimizer, options, kvstore=None)
+        else:
+            # The optimizer runs in the workers: the store only adds their gradients, so that all
+            # of them can clip the sum and save the optimizer's memory.
+            self.trainer = StoreTrainer(
+                parameters,
+                args.optimizer,
+                options,
+                kvstore=self.store,
+                update_on_kvstore=False,
+                compression_params=(
+                    {"type": "2bit", "threshold": args.compress} if args.compress else None
+                ),
+            )
         self.state: dict[str, Any] = {
             "epoch": 0,
             "batch": 0,
@@ -204,13 +206,17 @@ class Training:
             checkpoint.save(self.last, self.net, self.state, self.trainer)
 
 
-class _CompressingTrainer(mx.gluon.Trainer):
-    """A Trainer whose store compresses gradients.
+class StoreTrainer(mx.gluon.Trainer):
+    """A Trainer over a distributed store, without two faults of MXNet's own."""
 
-    MXNet's own uses an operation of the store (pushpull) that refuses to.
-    """
+    def _init_params(self) -> None:
+        super()._init_params()
+        # The store's first values are still on their way into the parameters. A sum of gradients
+        # that overtakes them would arrive in their place.
+        mx.nd.waitall()
 
     def _allreduce_grads(self) -> None:
+        # Not pushpull, which refuses to compress.
         for k, parameter in enumerate(self._params):
             if parameter.grad_req != "null":
                 self._kvstore.push(k, parameter.list_grad(), priority=-k)

@@ -189,6 +189,20 @@ FUSED_RNN_API const char* GemmBackend();
 FUSED_RNN_API int NumThreads();
 FUSED_RNN_API void SetNumThreads(int threads);
 
+// Where the time went between StartProfile and StopProfile, over all calls of the process: seconds,
+// summed over threads, but for `elapsed`. Not to be started twice at a time.
+struct Profile {
+  double elapsed;
+  double packing;
+  double input_products;      // W x in the forward
+  double recurrent_products;  // with R and Wp, forward and backward
+  double gates;
+  double waiting;         // for other threads at the end of phases
+  double large_products;  // gradients of weights and inputs
+};
+FUSED_RNN_API void StartProfile();
+FUSED_RNN_API Profile StopProfile();
+
 // A hash of memory, the same on any number of threads: tells whether a tensor has changed between a
 // forward and its backward.
 FUSED_RNN_API uint64_t HashBytes(const void* data, size_t bytes);

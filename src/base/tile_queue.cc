@@ -7,6 +7,8 @@
 
 #include <climits>
 
+#include "base/profile.h"
+
 namespace fused_rnn {
 namespace {
 
@@ -53,7 +55,14 @@ bool TileQueue::IsDone(uint64_t phase, int spins) const {
   return false;
 }
 
+bool TileQueue::WaitShortly(uint64_t phase, int spins) const {
+  if (phases_done_.load(std::memory_order_acquire) > phase) return true;
+  const StageTimer timer(Stage::kWaiting);
+  return IsDone(phase, spins);
+}
+
 void TileQueue::WaitFor(uint64_t phase) {
+  const StageTimer timer(Stage::kWaiting);
   while (!IsDone(phase, kSpinsBeforeSleep)) {
     const uint32_t bell = bell_.load();
     sleepers_.fetch_add(1);

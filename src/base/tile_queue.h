@@ -58,7 +58,7 @@ class TileQueue {
   void Run(uint64_t phase, const TileSplit& split, int lane, const Body& body) {
     if (split.tiles() == 0) return;
     if (lane >= 0) RunLane(phase, split, lane, body);
-    for (int spins = kSpinsBeforeHelp; !IsDone(phase, spins); spins = 0) {
+    for (int spins = kSpinsBeforeHelp; !WaitShortly(phase, spins); spins = 0) {
       bool helped = false;
       for (int other = 0; other < split.lanes() && !helped; ++other)
         helped = RunOne(phase, split, other, body);
@@ -94,6 +94,8 @@ class TileQueue {
   // A tile of `lane` that nobody has begun, or -1.
   int64_t Take(uint64_t phase, int64_t tiles, int lane);
   void Finish(uint64_t phase, int64_t tiles);
+  // Whether the phase is done, now or before so many spins.
+  bool WaitShortly(uint64_t phase, int spins) const;
   bool IsDone(uint64_t phase, int spins) const;
   void WaitFor(uint64_t phase);
 

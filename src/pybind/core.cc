@@ -408,6 +408,22 @@ PYBIND11_MODULE(_core, m) {
         "bidirectional"_a = false, "projection_size"_a = 0, "dtype"_a = "float32",
         "dropout"_a = 0.0, "variable_length"_a = false,
         "Bytes of the parameters and of every buffer.");
+  m.def("start_profile", &StartProfile, "Starts counting where the time of calls goes.");
+  m.def(
+      "stop_profile",
+      [] {
+        const Profile p = StopProfile();
+        py::dict stages;
+        stages["packing"] = p.packing;
+        stages["input products"] = p.input_products;
+        stages["recurrent products"] = p.recurrent_products;
+        stages["gates"] = p.gates;
+        stages["waiting"] = p.waiting;
+        stages["large products"] = p.large_products;
+        stages["elapsed"] = p.elapsed;
+        return stages;
+      },
+      "Seconds since start_profile by stage, summed over threads, and elapsed.");
   m.def("isa", &IsaName, "Instruction set of the kernels in use.");
   m.def("num_threads", &NumThreads, "Threads that a call may use.");
   m.def("set_num_threads", &SetNumThreads, "threads"_a,

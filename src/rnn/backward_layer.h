@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/profile.h"
 #include "kernels/kernel_table.h"
 #include "rnn/gemm.h"
 #include "rnn/memory_plan.h"
@@ -132,6 +133,7 @@ class LayerBackward {
     const int64_t blocks = plan_.recurrent.blocks(), projected_blocks = plan_.projection.blocks();
     const int64_t per_tile = BlocksPerTile(1);
     phases.Run(blocks, per_tile, [&](BlockTile tile) {
+      const StageTimer timer(Stage::kPacking);
       Pack(dir, tile);
       if (!dims_.projected()) ClearBiasSums(dir, tile);
     });
@@ -195,6 +197,7 @@ class LayerBackward {
   // tile = dgates of rows [row, row + rows) of the step before, times the panels of `count` blocks.
   void RecurrentTile(const BackwardDirection<Real, Weight>& dir, const Step& step, BlockTile blocks,
                      int64_t row, int64_t rows, Real* tile) const {
+    const StageTimer timer(Stage::kRecurrentProducts);
     const PanelLayout& layout = plan_.recurrent;
     const int64_t ld = dims_.grad_gates * dims_.H;
     panel_kernels_.gemm({rows, layout.K, blocks.count, dir.dgates + (step.prev_row + row) * ld, ld,
@@ -264,9 +267,12 @@ class LayerBackward {
     const int64_t unit = blocks.begin * V, units = std::min(blocks.count * V, H - unit),
                   tile_ld = blocks.count * V;
     const auto run = [&](int64_t row, int64_t rows) {
-      panel_kernels_.gemm({rows, P, blocks.count, dir.dh + (step.row + row) * P, P,
-                           dir.projection + layout.Offset(blocks.begin, 0), tile, tile_ld, false,
-                           nullptr});
+      {
+        const StageTimer timer(Stage::kRecurrentProducts);
+        panel_kernels_.gemm({rows, P, blocks.count, dir.dh + (step.row + row) * P, P,
+                             dir.projection + layout.Offset(blocks.begin, 0), tile, tile_ld, false,
+                             nullptr});
+      }
       RunCell(dir, step, d, {row, row + rows}, unit, units, tile, tile_ld, nullptr);
     };
     ForEachRowRun(0, step.continuing, run);
@@ -332,6 +338,7 @@ class LayerBackward {
             (initial ? dir.h0 + part.begin * H : dir.y + (prev_row + part.begin) * dir.y_ld) + unit;
         piece.h_prev_ld = initial ? H : dir.y_ld;
       }
+      const StageTimer timer(Stage::kGates);
       kernels_.cell_backward[static_cast<int>(dims_.mode)](piece);
     });
   }

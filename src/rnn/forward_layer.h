@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/profile.h"
 #include "kernels/kernel_table.h"
 #include "rnn/memory_plan.h"
 #include "rnn/packed_weights.h"
@@ -112,6 +113,7 @@ class LayerForward {
       if (panels != nullptr) PackBlocks<Real, Weight>(layout, w, tile.begin, tile.count, panels);
     };
     phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), [&](BlockTile tile) {
+      const StageTimer timer(Stage::kPacking);
       pack(input_, dir.W, tile, dir.input_panels);
       pack(plan_.recurrent, dir.R, tile, dir.panels);
     });
@@ -144,6 +146,7 @@ class LayerForward {
   // W x for rows `rows` and the units of `tile`.
   void ProjectInput(const ForwardDirection<Real, Weight>& dir, Range rows, int64_t gates_row,
                     BlockTile tile) const {
+    const StageTimer timer(Stage::kInputProducts);
     const int64_t K = input_.K, width = dims_.G * input_.V, ld = dims_.G * input_.padded_columns();
     for (int64_t row = rows.begin; row < rows.end; row += kInputRows) {
       const int64_t count = std::min(kInputRows, rows.end - row);
@@ -201,8 +204,11 @@ class LayerForward {
     ForEachRowRun(begin, end, [&](int64_t row, int64_t rows) {
       Real* gates = dir.gates + (row0 + row - gates_row) * G * Hp + unit * G;
       PrefetchRows(gates, G * Hp, rows, tile_ld);
-      Product(layout, dir.R, dir.panels, blocks, h_prev + row * h_prev_ld, h_prev_ld, rows,
-              /*prefetch=*/row == begin, tile, tile_ld);
+      {
+        const StageTimer timer(Stage::kRecurrentProducts);
+        Product(layout, dir.R, dir.panels, blocks, h_prev + row * h_prev_ld, h_prev_ld, rows,
+                /*prefetch=*/row == begin, tile, tile_ld);
+      }
       CellForwardArgs<Real> cell{};
       cell.rows = rows;
       cell.units = units;
@@ -231,6 +237,7 @@ class LayerForward {
       cell.h = dims_.projected() ? dir.unprojected + row * H + unit
                                  : dir.y + (row0 + row) * dir.y_ld + unit;
       cell.h_ld = dims_.projected() ? H : dir.y_ld;
+      const StageTimer timer(Stage::kGates);
       kernels_.cell_forward[static_cast<int>(dims_.mode)](cell);
     });
   }
@@ -238,6 +245,7 @@ class LayerForward {
   // h = Wp (o tanh(c)) for the columns of `blocks`.
   void Project(const ForwardDirection<Real, Weight>& dir, const Step& step,
                BlockTile blocks) const {
+    const StageTimer timer(Stage::kRecurrentProducts);
     const PanelLayout& layout = plan_.projection;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     const int64_t column = blocks.begin * layout.V;

@@ -4,6 +4,7 @@
 #include <exception>
 #include <mutex>
 
+#include "base/profile.h"
 #include "base/tile_queue.h"
 
 namespace fused_rnn {
@@ -47,6 +48,7 @@ void Gemm(const GemmArgs<Real>& args) {
       block.a += rows.begin * (args.a_transposed ? 1 : args.a_ld);
       block.c += rows.begin * args.c_ld;
       try {
+        const StageTimer timer(Stage::kLargeProducts);
         if (block.M > 0) SerialGemm(block);
       } catch (...) {
         std::lock_guard<std::mutex> lock(failure_mutex);

@@ -49,7 +49,7 @@ def bars(run: Run, path: Path) -> bool:
     axes.invert_yaxis()
     axes.set_xlabel("% of the bound")
     axes.grid(axis="x", alpha=0.4)
-    figure.legend(loc="outside upper center", ncols=len(names), fontsize="small")
+    figure.legend(loc="outside upper center", ncols=4, fontsize="small")
     figure.savefig(path, dpi=110)
     return True
 
@@ -89,7 +89,7 @@ def roofline(run: Run, path: Path) -> bool:
     axes.set_xlabel("operations per byte of weights that must be read")
     axes.set_ylabel("GFLOP/s")
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside upper center", ncols=len(run.timed), fontsize="small")
+    figure.legend(loc="outside upper center", ncols=4, fontsize="small")
     figure.savefig(path, dpi=110)
     return True
 

@@ -63,7 +63,8 @@ def times(title: str, rows: list[Row], run: Run) -> Table:
     others = [name for name in _peers_of(rows, run) if name != OURS]
     lines = []
     for row in rows:
-        line = [row.key, milliseconds(median(row.bounds())), row.bound_by]
+        threads = "" if row.threads == run.probes["threads"] else f", threads: {row.threads}"
+        line = [row.key + threads, milliseconds(median(row.bounds())), row.bound_by]
         line += [spread(row.seconds[OURS]), f"{row.fraction():.0%}"]
         for name in others:
             if name in row.seconds:
@@ -74,9 +75,8 @@ def times(title: str, rows: list[Row], run: Run) -> Table:
         lines.append([*line, str(len(row.peak_gflops))])
     columns = ["", "bound, ms", "by", "ours, ms", "of the bound"]
     columns += [PEERS[name].label for name in others]
-    notes = {f"{row.threads} threads" for row in rows if row.threads != run.probes["threads"]}
-    notes |= {"one core shared with a busy process" for row in rows if row.contended}
-    return Table(title, ". ".join(sorted(notes)), [*columns, "rounds"], lines)
+    note = "One core is shared with a busy process." if rows[0].contended else ""
+    return Table(title, note, [*columns, "rounds"], lines)
 
 
 def latency(rows: list[Row], run: Run) -> Table:
@@ -135,6 +135,32 @@ def lengths(run: Run) -> Table | None:
         "Lengths uniform in 1..T against full ones",
         "If rows past their length cost nothing, the time falls as the steps do.",
         ["", "steps left", *(f"{label}, ms" for label in labels)],
+        lines,
+    )
+
+
+def half_types(run: Run) -> Table | None:
+    """What 16-bit storage gains."""
+
+    def same(row: Row) -> Any:
+        problem = dataclasses.replace(row.problem, dtype="float32")
+        return problem, row.training, row.threads, row.contended
+
+    lines = [
+        [
+            half.key,
+            milliseconds(median(single.seconds[OURS])),
+            milliseconds(median(half.seconds[OURS])),
+            f"{median(single.seconds[OURS]) / median(half.seconds[OURS]):.2f}",
+        ]
+        for single, half in _partners(run.rows, lambda row: row.problem.dtype[-2:] == "16", same)
+    ]
+    if not lines:
+        return None
+    return Table(
+        "16-bit types against float32",
+        "Ours. Arithmetic is float32 in both; what gains is reading.",
+        ["", "float32, ms", "16 bits, ms", "float32 over 16 bits"],
         lines,
     )
 
@@ -280,7 +306,11 @@ def everything(run: Run) -> list[Table]:
     rows = [row for row in run.rows if row.calls]
     if rows:
         tables.append(latency(rows, run))
-    tables += [t for t in (lengths(run), contention(run), call_and_step(run)) if t is not None]
+    tables += [
+        t
+        for t in (lengths(run), half_types(run), contention(run), call_and_step(run))
+        if t is not None
+    ]
     if run.rows:
         tables += [first_calls(run), memory(run)]
     if run.left_out:
