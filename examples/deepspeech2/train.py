@@ -289,7 +289,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     sizes.add_argument("--no-norm", dest="norm", action="store_false", default=None)
     sizes.add_argument("--native", action="store_true", default=None, help="mx.gluon.rnn layers")
     learn = parser.add_argument_group("training")
-    for name, default in (("epochs", 20), ("batch", 32), ("seed", 0), ("save-every", 200)):
+    for name, default in (("epochs", 6), ("batch", 32), ("seed", 0), ("save-every", 200)):
         learn.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
     for name, default, meaning in (
         ("rate", 2e-3, "largest learning rate"),

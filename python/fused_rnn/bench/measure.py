@@ -23,8 +23,9 @@ from fused_rnn.bench.problem import ELEMENT_BYTES, Problem
 from fused_rnn.bench.results import MODES, Row, key
 
 MIN_ROUNDS = 3
-SAMPLE_SECONDS = 0.03  # a sample is the median of as many calls as fit
-LATENCY_CALLS = 50  # in each round
+# A sample is the median of as many calls as fit into (seconds), but at most (number).
+CALLS = (0.03, 1000)
+CALLS_FOR_LATENCY = (1.0, 50)
 LONG_CALL = 1.0  # seconds
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -211,8 +212,9 @@ class Measurement:
             else worker.ask("time", training=training, calls=1)["seconds"][0]
             for name, worker in workers.items()
         }
+        sample_seconds, most = CALLS_FOR_LATENCY if block.latency else CALLS
         calls = {
-            name: LATENCY_CALLS if block.latency else max(1, int(SAMPLE_SECONDS / estimate))
+            name: max(1, min(most, int(sample_seconds / estimate)))
             for name, estimate in once.items()
         }
         round_seconds = sum(once[name] * calls[name] + probes.SECONDS for name in workers)

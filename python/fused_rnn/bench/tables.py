@@ -306,11 +306,7 @@ def everything(run: Run) -> list[Table]:
     rows = [row for row in run.rows if row.calls]
     if rows:
         tables.append(latency(rows, run))
-    tables += [
-        t
-        for t in (lengths(run), half_types(run), contention(run), call_and_step(run))
-        if t is not None
-    ]
+    tables += filter(None, [lengths(run), half_types(run), contention(run), call_and_step(run)])
     if run.rows:
         tables += [first_calls(run), memory(run)]
     if run.left_out:
