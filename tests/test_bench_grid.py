@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
 import sys
+import time
 
 import pytest
 
 from fused_rnn import _core, cli
-from fused_rnn.bench import conversions, grid, peers, results
+from fused_rnn.bench import conversions, grid, measure, peers, probes, results
 from fused_rnn.bench.grid import parse_shape
 from fused_rnn.bench.problem import Problem
 from fused_rnn.bench.results import Row, Run
@@ -105,6 +107,7 @@ def row(seconds: list[float], peak: float = 100.0, **changes) -> Row:
         "bytes_read": 10**6,
         "bandwidth_gbs": 50.0,
         "peak_gflops": [peak] * len(seconds),
+        "others": [0.0] * len(seconds),
         "seconds": {peers.OURS: seconds, peers.NATIVE: [3 * each for each in seconds]},
         "calls": {},
         "first_seconds": {peers.OURS: 1.0, peers.NATIVE: 1.0},
@@ -137,6 +140,14 @@ def test_read_bandwidth():
         _core.read_bandwidth(8, 2, 0.001)
     with pytest.raises(ValueError, match="threads: expected >= 0"):
         _core.read_bandwidth(1 << 20, -1, 0.001)
+
+
+def test_neighbours():
+    """A busy process counts unless it is one of our own."""
+    with measure.competitor(True) as own:
+        strangers, family = probes.Neighbours([]), probes.Neighbours(own)
+        time.sleep(0.5)
+        assert strangers.share() > family.share() + 0.1 / os.cpu_count()
 
 
 # ---- The grid
@@ -175,6 +186,7 @@ def test_small_run(monkeypatch, small, capsys):
         assert (peers.NATIVE in each.seconds) != each.problem.variable_length
         for samples in (*each.seconds.values(), each.peak_gflops):
             assert len(samples) == 3 and min(samples) > 0
+        assert len(each.others) == 3 and all(0 <= share <= 1 for share in each.others)
         assert each.memory[peers.OURS] >= 0 and each.first_seconds[peers.OURS] > 0
         assert each.sizes["workspace_inference"] > 0
     latency = found.rows[-1]

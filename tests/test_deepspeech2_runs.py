@@ -89,6 +89,18 @@ def test_transcribing(tmp_path):
     assert "short.wav: not a checkpoint" in output
 
 
+def test_evaluating(tmp_path):
+    execute(training(tmp_path, "--epochs", 1))
+    best = ("--checkpoint", tmp_path / "best.zip")
+    greedy, beam = (
+        execute(program("evaluate", spoken() / "valid", *best, "--beam", width)) for width in (0, 2)
+    )
+    row = checkpoint.read_state(tmp_path / "best.zip")[1]["log"]
+    expected = f"6 utterances, loss {row['valid_loss']:.3f}, CER"
+    assert f"{expected} {row['cer']:.2%}, WER {row['wer']:.2%}" in greedy
+    assert expected in beam
+
+
 def test_another_configuration_does_not_resume(tmp_path):
     execute(training(tmp_path, "--epochs", 1))
     output = execute(training(tmp_path, "--epochs", 2, "--hidden", 16), code=1)
@@ -137,6 +149,13 @@ def test_a_killed_worker_ends_the_job_which_resumes(tmp_path):
     epochs = step // 6 + 1
     assert f"step {step}" in execute(launched(training(tmp_path, "--epochs", epochs)))
     assert checkpoint.read_state(tmp_path / "last.zip")[1]["step"] == 6 * epochs
+
+
+def test_a_worker_that_fails_ends_the_job(tmp_path):
+    """Its message is there, and nobody waits."""
+    output = execute(launched(training(tmp_path, "--train", tmp_path)), code=1)
+    assert "--train and --valid: expected both or neither" in output
+    assert "has ended with status 1; the job is stopped" in output
 
 
 def test_a_worker_that_waits_in_vain_says_so():

@@ -31,6 +31,7 @@ from fused_rnn.bench import environment
 
 NAMES = {"ours": "ours", "native": "mx.gluon.rnn", "torch": "PyTorch"}
 RATE = 1e-4
+MIN_ROUNDS = 3
 Step = Callable[[], None]
 
 
@@ -199,7 +200,10 @@ def compare(args: argparse.Namespace, preset: str, cell: str) -> dict[str, Any]:
         counts = {server.name: server.parameters for server in servers}
         if len(set(counts.values())) != 1:
             raise RuntimeError(f"the models differ: parameters {counts}")
-        for _ in tqdm(range(args.rounds), desc=cell, unit="round"):
+        begin = time.perf_counter()
+        for done in tqdm(range(args.rounds), desc=cell, unit="round"):
+            if done >= MIN_ROUNDS and time.perf_counter() - begin > args.budget / len(args.modes):
+                break
             for server in servers:
                 server.measure()
     finally:
@@ -210,7 +214,7 @@ def compare(args: argparse.Namespace, preset: str, cell: str) -> dict[str, Any]:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Medians (ranges) in Markdown."""
+    """Medians (ranges) of the rounds in Markdown."""
     lines = [
         "| model | step, s | recurrent layers alone, s | share | step against ours |",
         "| --- | --- | --- | --- | --- |",
@@ -237,7 +241,8 @@ def run(args: argparse.Namespace, preset: str = "ds2") -> None:
     """Measures, prints the table, writes JSON. The arguments are those of `fused_rnn bench ds2`."""
     results = [compare(args, preset, cell) for cell in args.modes]
     machine = environment.describe()
-    print(f"\n{preset}, float32, T={args.T} N={args.N}; {machine['cpu']}; {args.rounds} rounds\n")
+    threads = results[0]["threads"]
+    print(f"\n{preset}, float32, T={args.T} N={args.N}; {machine['cpu']}, {threads} threads\n")
     print(table(results))
     args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / f"{preset}_model_T{args.T}_N{args.N}.json"
@@ -252,6 +257,9 @@ def main() -> None:
     parser.add_argument("--N", type=int, default=20, help="sequences in a batch (20)")
     parser.add_argument("--modes", nargs="+", default=["gru"], metavar="CELL", help="(gru)")
     parser.add_argument("--rounds", type=int, default=5, help="(5)")
+    parser.add_argument(
+        "--budget", type=float, default=600, help="seconds; fewer rounds, at least 3, if over (600)"
+    )
     parser.add_argument("--threads", type=int, help="(one per core)")
     parser.add_argument("--output", type=Path, default=Path("bench_results"), metavar="DIR")
     parser.add_argument("--serve", choices=NAMES, help=argparse.SUPPRESS)

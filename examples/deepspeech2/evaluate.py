@@ -1,14 +1,22 @@
-"""Loss and error rates of a network on utterances."""
+"""Loss and error rates of a network on utterances.
+
+python -m examples.deepspeech2.evaluate FOLDER --checkpoint runs/small/best.zip
+"""
 
 from __future__ import annotations
 
+import argparse
+import functools
+import sys
+from pathlib import Path
 from typing import Callable, NamedTuple
 
 import jiwer
 import mxnet as mx
 import numpy as np
 
-from examples.deepspeech2 import data, decode
+from examples.deepspeech2 import checkpoint, data, decode
+from examples.deepspeech2.audio import SpeechError
 from examples.deepspeech2.data import OnError, Utterance
 from examples.deepspeech2.model import DeepSpeech2
 
@@ -56,3 +64,31 @@ def texts(
     """What the decoder makes of each sequence without its padding."""
     steps = [net.config.steps(int(count)) for count in frames]
     return [decoder(scores[:count, n]) for n, count in enumerate(steps)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="utterances in LibriSpeech's layout")
+    parser.add_argument("--checkpoint", type=Path, default=Path("runs/small/best.zip"))
+    parser.add_argument("--batch", type=int, default=32, help="(32)")
+    parser.add_argument("--beam", type=int, default=0, help="beginnings kept; 0: greedy (0)")
+    parser.add_argument("--on-error", choices=("skip", "stop"), default="skip")
+    args = parser.parse_args()
+    on_error = OnError(args.on_error == "stop")
+    decoder = decode.greedy
+    if args.beam:
+        decoder = functools.partial(decode.beam_search, width=args.beam)
+    try:
+        net = checkpoint.load_network(args.checkpoint)
+        utterances = data.scan(args.folder, net.config, on_error)
+        scores = evaluate(net, utterances, args.batch, on_error, decoder)
+    except SpeechError as error:
+        sys.exit(f"{error}")
+    print(
+        f"{args.folder}: {len(utterances)} utterances, loss {scores.loss:.3f}, "
+        f"CER {scores.cer:.2%}, WER {scores.wer:.2%}"
+    )
+
+
+if __name__ == "__main__":
+    main()

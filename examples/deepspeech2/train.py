@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 from tqdm import tqdm
 
 from examples.deepspeech2 import checkpoint, corpus, data, evaluate, report
-from examples.deepspeech2.audio import SpeechError
+from examples.deepspeech2.audio import BANDS, SpeechError
 from examples.deepspeech2.model import CELLS, PRESETS, Config, DeepSpeech2
 
 WARM_UP = 100  # steps over which the learning rate grows from 0
@@ -45,7 +46,8 @@ class Training:
         np.random.seed(args.seed)
         self.net = DeepSpeech2(config, data.BLANK + 1)
         self.net.initialize(mx.init.Xavier())
-        self._initialise_shapes()
+        # After a call all parameters have shapes and values.
+        self.net(mx.nd.zeros((1, data.BUCKET, BANDS)), mx.nd.array([data.BUCKET]))
         self.net.hybridize(static_alloc=True)
         options: dict[str, Any] = {"learning_rate": args.rate, "wd": args.decay}
         if args.optimizer == "nag":
@@ -82,11 +84,6 @@ class Training:
         if self.last.exists():
             self.state = checkpoint.restore(self.last, self.net, self.trainer)
             self.say(f"goes on at epoch {self.state['epoch'] + 1}, step {self.state['step']}")
-
-    def _initialise_shapes(self) -> None:
-        """A call with one utterance, after which all parameters have shapes and values."""
-        first = data.load(self.train[:1], self.net.config, self.on_error)
-        self.net(mx.nd.array(first.features), mx.nd.array(first.frames))
 
     def say(self, text: str) -> None:
         """Prints beside the progress bar, in one worker only."""
@@ -309,8 +306,12 @@ def main(given: list[str] | None = None) -> None:
     try:
         training = Training(args, configuration(args))
         training.run()
-    except (SpeechError, ValueError) as error:
-        sys.exit(f"{error}")
+    except BaseException as error:
+        known = isinstance(error, SpeechError)
+        print(error if known else traceback.format_exc(), file=sys.stderr, flush=True)
+        if "DMLC_ROLE" in os.environ:
+            os._exit(1)  # a regular end waits for all workers
+        sys.exit(1)
     if training.on_error.skipped:
         training.say(f"{training.on_error.skipped} files were left out")
     training.say(f"Wrote {args.output}: best.zip, last.zip, log.csv, curves.png")

@@ -6,11 +6,32 @@ import argparse
 
 from fused_rnn.bench import compare, ds2, environment, full
 
-BENCHMARKS = {
-    "ds2": (ds2, "the DeepSpeech2 layers, native operator against ours"),
-    "grid": (full, "many shapes, ours against all peers that are installed"),
-    "compare": (compare, "what changed between two runs of the grid"),
-}
+BENCHMARKS = (
+    (
+        "ds2",
+        "the DeepSpeech2 layers, native operator against ours",
+        ds2.add_arguments,
+        ds2.run,
+    ),
+    (
+        "grid",
+        "many shapes, ours against all peers that are installed",
+        full.add_arguments,
+        full.run,
+    ),
+    (
+        "report",
+        "tables, page and plots of an earlier run of the grid",
+        full.add_report_arguments,
+        full.report_saved,
+    ),
+    (
+        "compare",
+        "what changed between two runs of the grid",
+        compare.add_arguments,
+        compare.run,
+    ),
+)
 
 
 def info(_: argparse.Namespace) -> None:
@@ -25,9 +46,9 @@ def main() -> None:
     commands.add_parser("info", help="what runs here").set_defaults(run=info)
     bench = commands.add_parser("bench", help="benchmarks")
     benchmarks = bench.add_subparsers(required=True, metavar="BENCHMARK")
-    for name, (module, meaning) in BENCHMARKS.items():
+    for name, meaning, add_arguments, run in BENCHMARKS:
         benchmark = benchmarks.add_parser(name, help=meaning)
-        module.add_arguments(benchmark)
-        benchmark.set_defaults(run=module.run)
+        add_arguments(benchmark)
+        benchmark.set_defaults(run=run)
     args = parser.parse_args()
     args.run(args)

@@ -44,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench report`."""
+    parser.add_argument("run_file", type=Path, metavar="RUN.json")
+    parser.add_argument("--page", type=Path, metavar="FILE.md")
+
+
 def find_peers(args: argparse.Namespace) -> tuple[dict[str, peers.Installed], dict[str, str]]:
     """Those that run, and for all the version or what is missing."""
     named = {}
@@ -100,6 +106,11 @@ def run(args: argparse.Namespace) -> None:
             results.save(found, stem.with_suffix(".json"))
             progress.update()
     report(found, stem, args.page)
+
+
+def report_saved(args: argparse.Namespace) -> None:
+    """Writes the files of an earlier run anew, from its samples."""
+    report(results.load(args.run_file), args.run_file.with_suffix(""), args.page)
 
 
 def report(found: Run, stem: Path, page: Path | None) -> None:

@@ -101,17 +101,17 @@ def read_results(path: Path, installed: Installed, problem: Problem) -> dict[str
 
 
 @contextlib.contextmanager
-def competitor(wanted: bool) -> Iterator[None]:
-    """A process that keeps the last of our processors busy, as a neighbour would."""
+def competitor(wanted: bool) -> Iterator[list[int]]:
+    """A process that keeps the last of our processors busy; its id, if it is wanted."""
     if not wanted:
-        yield
+        yield []
         return
     cpu = max(os.sched_getaffinity(0))
     code = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
     process = subprocess.Popen([sys.executable, "-c", code])
     try:
         time.sleep(0.2)
-        yield
+        yield [process.pid]
     finally:
         process.kill()
         process.wait()
@@ -226,8 +226,10 @@ class Measurement:
             )
         left = min(left, seconds - (time.monotonic() - started))
         rounds = max(MIN_ROUNDS, min(self.rounds, int(left / round_seconds)))
-        with competitor(block.contended):
-            peaks, samples = self.time(training, workers, calls, rounds, block)
+        with competitor(block.contended) as own:
+            own += [worker.process.pid for worker in workers.values()]
+            neighbours = probes.Neighbours(own)
+            peaks, others, samples = self.time(training, workers, calls, rounds, block, neighbours)
         return Row(
             group=block.group,
             shape=block.shape,
@@ -239,6 +241,7 @@ class Measurement:
             bytes_read=problem.bytes_read(training),
             bandwidth_gbs=probes.read_bandwidth(problem.recurrent_bytes, block.threads),
             peak_gflops=peaks,
+            others=others,
             seconds={name: [median(sample) for sample in taken] for name, taken in samples.items()},
             calls={
                 name: [call for sample in taken for call in sample]
@@ -280,11 +283,12 @@ class Measurement:
         calls: dict[str, int],
         rounds: int,
         block: Block,
-    ) -> tuple[list[float], dict[str, list[list[float]]]]:
-        """The peak of every round, and the calls of every peer in it."""
+        neighbours: probes.Neighbours,
+    ) -> tuple[list[float], list[float], dict[str, list[list[float]]]]:
+        """The peak of every round, what others took of it, and the calls of every peer in it."""
         dtype, threads = block.problem.dtype, block.threads
         samples: dict[str, list[list[float]]] = {name: [] for name in workers}
-        peaks = []
+        peaks, others = [], []
         names = list(workers)
         for k in range(rounds):
             self.say(f"round {k + 1} of {rounds}")
@@ -294,7 +298,8 @@ class Measurement:
                 samples[name].append(answer["seconds"])
                 found.append(probes.fma_peak(dtype, threads))
             peaks.append(max(found))
-        return peaks, samples
+            others.append(neighbours.share())
+        return peaks, others, samples
 
     @staticmethod
     def sizes(problem: Problem) -> dict[str, int]:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterable
 
 from fused_rnn import _core
 
@@ -53,6 +53,36 @@ def peaks_by_isa(threads: int) -> dict[str, dict[str, float]]:
         if used == isa:  # else this processor lacks it
             result[isa] = peaks
     return result
+
+
+class Neighbours:
+    """How much of the processors others take: a library whose threads spin for each other can be
+    many times slower beside a busy process, so that a ratio means little then.
+    """
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self.pids = [os.getpid(), *pids]
+        self.share()
+
+    def share(self) -> float:
+        """Of all processors' time since the last call, what neither these processes nor idleness
+        took. Time that a hypervisor gave to other machines counts.
+        """
+        now = (*_machine_ticks(), sum(map(_process_ticks, self.pids)))
+        before, self.ticks = getattr(self, "ticks", now), now
+        total, busy, own = (new - old for new, old in zip(now, before))
+        return max(0.0, (busy - own) / total) if total else 0.0
+
+
+def _machine_ticks() -> tuple[int, int]:
+    """In all, and of those not idle."""
+    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return sum(fields), sum(fields) - fields[3] - fields[4]  # idle, waiting for a disk
+
+
+def _process_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])  # in user mode, in the kernel
 
 
 def cache_sizes() -> dict[str, int]:

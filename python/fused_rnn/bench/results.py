@@ -42,6 +42,7 @@ class Row:
     bytes_read: int
     bandwidth_gbs: float  # of reading a buffer as large as a layer's recurrent weights
     peak_gflops: list[float]  # by round
+    others: list[float]  # by round: the share of the processors that other processes took
     seconds: dict[str, list[float]]  # by peer, by round
     calls: dict[str, list[float]]  # by peer: every single call, in rows for latency
     first_seconds: dict[str, float]  # by peer: the first call of its process
@@ -105,6 +106,7 @@ class Row:
             "first_call_ms": 1e3 * self.first_seconds[peer],
             **{f"p{p}_ms": 1e3 * self.percentile(peer, p) if calls else "" for p in (50, 90, 99)},
             "gflops": self.flops / median(seconds) / 1e9,
+            "others_share": max(self.others),
             "fma_peak_gflops": median(self.peak_gflops),
             "bandwidth_gbs": self.bandwidth_gbs,
             "bound_ms": 1e3 * median(self.bounds()),

@@ -72,11 +72,11 @@ def times(title: str, rows: list[Row], run: Run) -> Table:
                 line.append(f"{times}: {ratio(row.ratios(name))}")
             else:
                 line.append(row.refused.get(name, "-"))
-        lines.append([*line, str(len(row.peak_gflops))])
+        lines.append([*line, f"{max(row.others):.0%}", str(len(row.peak_gflops))])
     columns = ["", "bound, ms", "by", "ours, ms", "of the bound"]
     columns += [PEERS[name].label for name in others]
     note = "One core is shared with a busy process." if rows[0].contended else ""
-    return Table(title, note, [*columns, "rounds"], lines)
+    return Table(title, note, [*columns, "others", "rounds"], lines)
 
 
 def latency(rows: list[Row], run: Run) -> Table:
@@ -315,6 +315,7 @@ def everything(run: Run) -> list[Table]:
     return [*tables, roofs(run), machine(run)]
 
 
+DISTURBED = 0.05  # others' share of the processors from which on times are theirs too
 INTRODUCTION = """# Benchmarks
 
 This page is the output of a command, on the machine at its end:
@@ -337,15 +338,22 @@ unless a row says otherwise.
   ours is faster.
 - Peers that only infer, or may keep weights in their own format between calls (ONNX Runtime,
   OpenVINO and oneDNN in a forward), do so. Ours and MXNet take the weights anew at every call.
+- **others**: the most that other processes took of the processors in any round. Libraries whose
+  threads spin while they wait for each other lose far more than that share: where it is not near
+  zero, a ratio says how they bear a neighbour, and not how fast they are alone.{disturbed}
 - **unfused**: `mx.rnn.LSTMCell`, unrolled.
 """
 
 
 def page(run: Run, plots: list[tuple[str, Path]], folder: Path) -> str:
     """The page; `plots` are captions and files, linked from `folder`."""
-    parts = [
-        INTRODUCTION.format(command=run.environment["command"], threads=run.environment["threads"])
-    ]
+    disturbed = sum(max(row.others) > DISTURBED for row in run.rows)
+    introduction = INTRODUCTION.format(
+        command=run.environment["command"],
+        threads=run.environment["threads"],
+        disturbed=f" **In this run: {disturbed} of {len(run.rows)} rows.**" if disturbed else "",
+    )
+    parts = [introduction]
     parts += [f"![{caption}]({path.relative_to(folder)})\n" for caption, path in plots]
     return "\n".join([*parts, *(table.markdown() for table in everything(run))])
 
