@@ -111,6 +111,17 @@ def timed(case: Case, operator: Callable, training: bool) -> float:
     return time.perf_counter() - start
 
 
+def profile(case: Case, training: bool) -> str:
+    """A table row: the share of all threads' time that one pass of ours spends in each stage."""
+    _core.start_profile()
+    case.run(mx.nd.FusedRNN, training)
+    stages = _core.stop_profile()
+    total = stages.pop("elapsed") * _core.num_threads()
+    stages["other"] = total - sum(stages.values())
+    shares = " | ".join(f"{name} {seconds / total:.1%}" for name, seconds in stages.items())
+    return f"{case.shape.mode} {report.pass_name(training)}: {shares}"
+
+
 def fma_peak() -> float:
     """GFLOP/s that all threads reach now, on float32 multiply-adds in registers."""
     return _core.fma_peak("float32", 0, PEAK_SECONDS)
@@ -164,10 +175,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--threads", type=int, help="of both (OMP_NUM_THREADS, or one per core)")
     parser.add_argument("--output", type=Path, default=Path("bench_results"), metavar="DIR")
+    parser.add_argument(
+        "--profile", action="store_true", help="also where our threads' time goes, by stage"
+    )
+    parser.add_argument(
+        "--model", action="store_true", help="the whole network's step instead (in the repository)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Compares, measures, reports."""
+    if args.model:
+        return run_model(args)
     if args.rounds < MIN_ROUNDS:
         sys.exit(f"--rounds: expected at least {MIN_ROUNDS}, got {args.rounds}")
     threads = str(args.threads or os.environ.get("OMP_NUM_THREADS") or environment.core_count())
@@ -183,7 +202,7 @@ def run(args: argparse.Namespace) -> None:
     sizes = {name: getattr(args, name) for name in "TNIH"}
     sizes.update(L=args.layers, D=2 if args.bidirectional else 1)
     passes = [(mode, training) for mode in args.modes for training in (False, True)]
-    rows = []
+    rows, profiles = [], []
     with tqdm(total=len(passes) * args.rounds, unit="round") as progress:
         for mode in args.modes:
             progress.set_description(f"{mode}: comparing")
@@ -193,4 +212,16 @@ def run(args: argparse.Namespace) -> None:
                 progress.set_description(f"{mode}: {report.pass_name(training)}")
                 seconds = args.budget / len(passes)
                 rows.append(measure(case, training, args.rounds, seconds, progress))
+                if args.profile:
+                    profiles.append(profile(case, training))
     report.write(rows, sizes, environment.describe(), args.output)
+    print(*profiles, sep="\n")
+
+
+def run_model(args: argparse.Namespace) -> None:
+    """The step of the whole network, by the example's own benchmark."""
+    try:
+        from examples.deepspeech2 import bench
+    except ImportError as error:
+        sys.exit(f"--model: expected `python -m fused_rnn` in the repository's root: {error}")
+    bench.run(args)

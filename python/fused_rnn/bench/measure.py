@@ -209,7 +209,7 @@ class Measurement:
         once = {
             name: first[name]
             if first[name] > LONG_CALL
-            else worker.ask("time", training=training, calls=1)["seconds"][0]
+            else worker.ask("time", training=training, calls=1, seconds=0)["seconds"][0]
             for name, worker in workers.items()
         }
         sample_seconds, most = CALLS_FOR_LATENCY if block.latency else CALLS
@@ -287,6 +287,7 @@ class Measurement:
     ) -> tuple[list[float], list[float], dict[str, list[list[float]]]]:
         """The peak of every round, what others took of it, and the calls of every peer in it."""
         dtype, threads = block.problem.dtype, block.threads
+        sample_seconds, _ = CALLS_FOR_LATENCY if block.latency else CALLS
         samples: dict[str, list[list[float]]] = {name: [] for name in workers}
         peaks, others = [], []
         names = list(workers)
@@ -294,7 +295,9 @@ class Measurement:
             self.say(f"round {k + 1} of {rounds}")
             found = [probes.fma_peak(dtype, threads)]
             for name in names[k % len(names) :] + names[: k % len(names)]:
-                answer = workers[name].ask("time", training=training, calls=calls[name])
+                answer = workers[name].ask(
+                    "time", training=training, calls=calls[name], seconds=2 * sample_seconds
+                )
                 samples[name].append(answer["seconds"])
                 found.append(probes.fma_peak(dtype, threads))
             peaks.append(max(found))

@@ -58,30 +58,31 @@ class SequenceBatchNorm(mx.gluon.nn.BatchNorm):
             return super().hybrid_forward(F, x, **params)
         x, sequence_length = to_legacy(x), to_legacy(sequence_length)
 
-        def mask(values: Any) -> Any:
-            return F.SequenceMask(
-                values, sequence_length, use_sequence_length=True, axis=self._time
-            )
-
         # What padding holds, NaN included, ends here.
-        x = mask(F.cast(x, dtype="float32") if self._half else x)
+        x = F.cast(x, dtype="float32") if self._half else x
+        x = F.SequenceMask(x, sequence_length, use_sequence_length=True, axis=self._time)
+        ones = F.ones_like(F.slice_axis(x, axis=2, begin=0, end=1))
+        ones = F.SequenceMask(ones, sequence_length, use_sequence_length=True, axis=self._time)
+        # Sums over steps and their gradients as matrix products: MXNet's reductions and broadcasts
+        # of such shapes take many times longer.
+        rows, valid = F.reshape(x, shape=(-3, 0)), F.reshape(ones, shape=(-3, 0))
 
         def mean(values: Any) -> Any:
-            return F.broadcast_div(F.sum(mask(values), axis=(0, 1), keepdims=True), count)
+            return F.broadcast_div(F.dot(valid, values, transpose_a=True), count)
 
-        valid = mask(F.ones_like(F.slice_axis(x, axis=2, begin=0, end=1)))
-        count = F.maximum(F.sum(valid, axis=(0, 1), keepdims=True), 1)
-        center = mean(x)
-        spread = F.sqrt(mean(F.square(F.broadcast_sub(x, center))) + 1e-12)
+        def spread_out(values: Any) -> Any:
+            return F.dot(valid, values)
+
+        count = F.maximum(F.dot(valid, valid, transpose_a=True), 1)
+        center = mean(rows)
+        centered = rows - spread_out(center)
+        spread = F.sqrt(mean(F.square(centered)) + 1e-12)
         # BatchNorm sees two values per channel that have this mean and variance. What it makes of
         # them, with its statistics or the running ones, is a line; all values go the same way.
-        low, high = F.broadcast_sub(center, spread), F.broadcast_add(center, spread)
-        ends = from_legacy(F.concat(low, high, dim=0))
-        ends = to_legacy(super().hybrid_forward(F, ends, **params))
-        low = F.slice_axis(ends, axis=0, begin=0, end=1)
-        high = F.slice_axis(ends, axis=0, begin=1, end=2)
-        slope = F.broadcast_div(F.broadcast_sub(high, low), 2 * spread)
-        middle = F.broadcast_add(high, low) / 2
-        normalised = F.broadcast_add(F.broadcast_mul(F.broadcast_sub(x, center), slope), middle)
-        result = mask(normalised)
+        ends = F.stack(F.concat(center - spread, center + spread, dim=0), axis=1)
+        ends = to_legacy(super().hybrid_forward(F, from_legacy(ends), **params))
+        low = F.reshape(F.slice_axis(ends, axis=0, begin=0, end=1), shape=(0, -1))
+        high = F.reshape(F.slice_axis(ends, axis=0, begin=1, end=2), shape=(0, -1))
+        slope, middle = (high - low) / (2 * spread), (low + high) / 2
+        result = F.reshape_like(centered * spread_out(slope) + spread_out(middle), x)
         return from_legacy(F.cast(result, dtype="float16") if self._half else result)

@@ -71,9 +71,10 @@ class Commands:
         np.savez(results, **self.model.results(training))
         return {"seconds": seconds, "memory": extra}
 
-    def time(self, training: bool, calls: int) -> dict[str, Any]:
-        samples = []
-        for _ in range(calls):
+    def time(self, training: bool, calls: int, seconds: float) -> dict[str, Any]:
+        """So many calls, but none begun after so many seconds."""
+        samples: list[float] = []
+        while len(samples) < calls and sum(samples) <= seconds:
             start = time.perf_counter()
             self.model.run(training)
             samples.append(time.perf_counter() - start)
