@@ -15,7 +15,7 @@
 namespace fused_rnn {
 namespace {
 
-std::atomic<int> g_threads{0};  // 0: OpenMP's setting
+std::atomic<int> g_threads{0};  // 0: the default
 
 // Threads do not survive fork(), and the pool that had them does not know: the child computes on
 // its own thread alone.
@@ -52,7 +52,7 @@ int AvailableCores() {
 // where cores are shared).
 constexpr double kWorkPerThread = 2e6;
 
-// Multiply-adds that pay for one more thread at a barrier (about a microsecond).
+// Multiply-adds that pay for one more thread at the end of a phase (about a microsecond).
 constexpr double kStepWorkPerThread = 40e3;
 
 }  // namespace
