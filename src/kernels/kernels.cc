@@ -11,6 +11,7 @@
 
 #include "kernels/gru-inl.h"
 #include "kernels/lstm-inl.h"
+#include "kernels/pack-inl.h"
 #include "kernels/panel_gemm-inl.h"
 #include "kernels/probes-inl.h"
 #include "kernels/rnn_cell-inl.h"

@@ -129,35 +129,6 @@ void PanelGemm(const PanelGemmArgs<Real, Weight>& args) {
   if (panel < args.count) PanelGroup<Real, Weight, kMaxRows, 1>(args, panel);
 }
 
-// panel (k, j) = w[j*ld + k]
-template <typename Real, typename Weight>
-void PackPanelTransposed(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel) {
-  constexpr int V = kLanes<Real>;
-  if (columns == V) {
-    for (int64_t k = 0; k < K; ++k) {
-#pragma GCC unroll 16
-      for (int j = 0; j < V; ++j) panel[k * V + j] = w[j * ld + k];
-    }
-    return;
-  }
-  for (int64_t k = 0; k < K; ++k) {
-    for (int j = 0; j < V; ++j) panel[k * V + j] = j < columns ? w[j * ld + k] : Weight{};
-  }
-}
-
-// panel (k, j) = w[k*ld + j]
-template <typename Real, typename Weight>
-void PackPanel(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel) {
-  constexpr int V = kLanes<Real>;
-  if (columns == V) {
-    for (int64_t k = 0; k < K; ++k) __builtin_memcpy(panel + k * V, w + k * ld, V * sizeof(Weight));
-    return;
-  }
-  for (int64_t k = 0; k < K; ++k) {
-    for (int j = 0; j < V; ++j) panel[k * V + j] = j < columns ? w[k * ld + j] : Weight{};
-  }
-}
-
 }  // namespace
 }  // namespace FUSED_RNN_ISA
 }  // namespace fused_rnn

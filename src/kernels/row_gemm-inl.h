@@ -27,31 +27,25 @@ inline Real SumLanes(Vec<Real> v) {
 #endif
 }
 
-// c[j] = sum over k of a[k] w[j*w_ld + k], j < NC: NC rows of weights are read side by side.
-template <typename Real, typename Weight, int NC>
-void Dots(int64_t K, const Real* a, const Weight* w, int64_t w_ld, Real* c) {
+// sum over k of a[k] w[k]: one row of weights, four sums. The next row lies behind it, so all of a
+// product is one stream, which the hardware prefetches at full speed; side by side, rows would be
+// streams that end and begin all the time (measured, four at once: 110 against 127 GB/s from L3).
+template <typename Real, typename Weight>
+inline Real Dot(int64_t K, const Real* a, const Weight* w) {
   constexpr int V = kLanes<Real>;
-  Vec<Real> acc[NC][2] = {};
+  constexpr int kSums = 4;
+  Vec<Real> sums[kSums] = {};
   int64_t k = 0;
-  for (; k + 2 * V <= K; k += 2 * V) {
-    const Vec<Real> a0 = LoadAll(a + k), a1 = LoadAll(a + k + V);
+  for (; k + kSums * V <= K; k += kSums * V) {
 #pragma GCC unroll 4
-    for (int j = 0; j < NC; ++j) {
-      acc[j][0] = LoadWeights(w + j * w_ld + k) * a0 + acc[j][0];
-      acc[j][1] = LoadWeights(w + j * w_ld + k + V) * a1 + acc[j][1];
+    for (int i = 0; i < kSums; ++i) {
+      sums[i] = LoadWeights(w + k + i * V) * LoadAll(a + k + i * V) + sums[i];
     }
   }
-  for (; k + V <= K; k += V) {
-    const Vec<Real> a0 = LoadAll(a + k);
-#pragma GCC unroll 4
-    for (int j = 0; j < NC; ++j) acc[j][0] = LoadWeights(w + j * w_ld + k) * a0 + acc[j][0];
-  }
-#pragma GCC unroll 4
-  for (int j = 0; j < NC; ++j) {
-    Real sum = SumLanes<Real>(acc[j][0] + acc[j][1]);
-    for (int64_t tail = k; tail < K; ++tail) sum += a[tail] * Widen(w[j * w_ld + tail]);
-    c[j] = sum;
-  }
+  for (; k + V <= K; k += V) sums[0] = LoadWeights(w + k) * LoadAll(a + k) + sums[0];
+  Real sum = SumLanes<Real>((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  for (; k < K; ++k) sum += a[k] * Widen(w[k]);
+  return sum;
 }
 
 template <typename Real, typename Weight>
@@ -59,12 +53,8 @@ void RowGemm(const RowGemmArgs<Real, Weight>& args) {
   for (int64_t r = 0; r < args.rows; ++r) {
     const Real* a = args.a + r * args.a_ld;
     Real* c = args.c + r * args.c_ld;
-    int64_t j = 0;
-    for (; j + 4 <= args.columns; j += 4) {
-      Dots<Real, Weight, 4>(args.K, a, args.w + j * args.w_ld, args.w_ld, c + j);
-    }
-    for (; j < args.columns; ++j) {
-      Dots<Real, Weight, 1>(args.K, a, args.w + j * args.w_ld, args.w_ld, c + j);
+    for (int64_t j = 0; j < args.columns; ++j) {
+      c[j] = Dot<Real, Weight>(args.K, a, args.w + j * args.w_ld);
     }
   }
 }

@@ -132,26 +132,27 @@ class LayerBackward {
     const BackwardDirection<Real, Weight>& dir = direction_[d];
     const int64_t blocks = plan_.recurrent.blocks(), projected_blocks = plan_.projection.blocks();
     const int64_t per_tile = BlocksPerTile(1);
-    phases.Run(blocks, per_tile, [&](BlockTile tile) {
+    phases.Run(blocks, per_tile, Order::kForth, [&](BlockTile tile) {
       const StageTimer timer(Stage::kPacking);
       Pack(dir, tile);
       if (!dims_.projected()) ClearBiasSums(dir, tile);
     });
-    phases.Run(projected_blocks, per_tile, [&](BlockTile tile) {
+    phases.Run(projected_blocks, per_tile, Order::kForth, [&](BlockTile tile) {
       PackProjection(dir, tile);
       ClearBiasSums(dir, tile);
     });
     phases.RunSteps([&](auto& step_phases) {
       for (int64_t s = 0; s <= steps_.T(); ++s) {
         const Step step = StepOf(steps_, d, s, /*backward=*/true);
-        step_phases.Run(blocks, per_tile, [&](BlockTile tile) {
+        const Order order = OrderOfStep(s);
+        step_phases.Run(blocks, per_tile, order, [&](BlockTile tile) {
           if (dims_.projected()) {
             RunHidden(dir, step, tile);
           } else {
             RunStep(dir, step, d, tile);
           }
         });
-        step_phases.Run(projected_blocks, per_tile,
+        step_phases.Run(projected_blocks, per_tile, order,
                         [&](BlockTile tile) { RunProjected(dir, step, d, tile); });
       }
     });

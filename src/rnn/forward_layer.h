@@ -96,7 +96,7 @@ class LayerForward {
       const Range rows = RowsOf(d, begin, end);
       const int64_t gates_row =
           keeps_gates() ? 0 : rows.begin;  // the row that dir.gates begins with
-      phases.Run(blocks, kInputTiles * per_tile,
+      phases.Run(blocks, kInputTiles * per_tile, Order::kForth,
                  [&](BlockTile tile) { ProjectInput(dir, rows, gates_row, tile); });
       phases.RunSteps([&](auto& step_phases) {
         for (int64_t s = begin; s < end; ++s) {
@@ -112,24 +112,26 @@ class LayerForward {
                          Weight* panels) {
       if (panels != nullptr) PackBlocks<Real, Weight>(layout, w, tile.begin, tile.count, panels);
     };
-    phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), [&](BlockTile tile) {
-      const StageTimer timer(Stage::kPacking);
-      pack(input_, dir.W, tile, dir.input_panels);
-      pack(plan_.recurrent, dir.R, tile, dir.panels);
-    });
-    phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
+    phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), Order::kForth,
+               [&](BlockTile tile) {
+                 const StageTimer timer(Stage::kPacking);
+                 pack(input_, dir.W, tile, dir.input_panels);
+                 pack(plan_.recurrent, dir.R, tile, dir.panels);
+               });
+    phases.Run(plan_.projection.blocks(), BlocksPerTile(1), Order::kForth,
                [&](BlockTile tile) { pack(plan_.projection, dir.Wp, tile, dir.projection); });
   }
 
   template <typename Phases>
   void RunStep(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t gates_row,
                Phases& phases) const {
-    phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), [&](BlockTile tile) {
+    const Order order = OrderOfStep(step.t);
+    phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), order, [&](BlockTile tile) {
       RunRows(dir, step, 0, step.continuing, dir.y + step.prev_row * dir.y_ld, dir.y_ld,
               CellRows(dir, step.prev_row), gates_row, tile);
       RunRows(dir, step, step.continuing, step.n, dir.h0, dims_.S, dir.c0, gates_row, tile);
     });
-    phases.Run(plan_.projection.blocks(), BlocksPerTile(1),
+    phases.Run(plan_.projection.blocks(), BlocksPerTile(1), order,
                [&](BlockTile tile) { Project(dir, step, tile); });
   }
 

@@ -44,14 +44,30 @@ struct BlockTile {
   int64_t next;
 };
 
+// The order in which an owner takes its tiles. Where a step's weights do not fit its cache, reading
+// them to and fro leaves there what was read last, so that a part of every step need not be fetched
+// again; from the first to the last each time, every piece would be replaced before it is needed.
+enum class Order { kForth, kBack };
+
+inline Order OrderOfStep(int64_t step) { return step % 2 == 0 ? Order::kForth : Order::kBack; }
+
+// Tile i of an owner's `tiles` tiles, which make up its blocks `own`.
+inline BlockTile TileOf(Range own, int64_t per_tile, int64_t tiles, int64_t i, Order order) {
+  const bool forth = order == Order::kForth;
+  const auto begin_of = [&](int64_t k) {
+    return own.begin + (forth ? k : tiles - 1 - k) * per_tile;
+  };
+  const int64_t begin = begin_of(i);
+  // The last one is also the first of the next step, if that turns.
+  return {begin, std::min(per_tile, own.end - begin), begin_of(std::min(i + 1, tiles - 1))};
+}
+
 // Phases on the calling thread alone.
 struct SerialPhases {
   template <typename Body>
-  void Run(int64_t blocks, int64_t per_tile, const Body& body) {
-    for (int64_t begin = 0; begin < blocks; begin += per_tile) {
-      const int64_t end = std::min(blocks, begin + per_tile);
-      body(BlockTile{begin, end - begin, end < blocks ? end : 0});
-    }
+  void Run(int64_t blocks, int64_t per_tile, Order order, const Body& body) {
+    const int64_t tiles = (blocks + per_tile - 1) / per_tile;
+    for (int64_t i = 0; i < tiles; ++i) body(TileOf({0, blocks}, per_tile, tiles, i, order));
   }
 };
 
@@ -67,11 +83,10 @@ class DirectionPhases {
 
   // The next phase: body(BlockTile) for tiles of `per_tile` out of `blocks` blocks.
   template <typename Body>
-  void Run(int64_t blocks, int64_t per_tile, const Body& body) {
+  void Run(int64_t blocks, int64_t per_tile, Order order, const Body& body) {
     const TileSplit split(blocks, per_tile, lanes_);
     queue_->Run(phase_++, split, lane_, [&](int lane, int64_t tile) {
-      const Range own = split.BlocksOf(lane), part = split.BlocksOf(lane, tile);
-      body(BlockTile{part.begin, part.end - part.begin, part.end < own.end ? part.end : own.begin});
+      body(TileOf(split.BlocksOf(lane), per_tile, split.TilesOf(lane), tile, order));
     });
   }
 
@@ -80,7 +95,7 @@ class DirectionPhases {
   template <typename Steps>
   void RunSteps(const Steps& steps) {
     if (!steps_alone_) return steps(*this);
-    Run(/*blocks=*/1, /*per_tile=*/1, [&](BlockTile) {
+    Run(/*blocks=*/1, /*per_tile=*/1, Order::kForth, [&](BlockTile) {
       SerialPhases serial;
       steps(serial);
     });

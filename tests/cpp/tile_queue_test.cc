@@ -131,7 +131,7 @@ void TestRunDirections() {
       std::atomic<int> wrong{0};
       RunDirections(D, 1e12, 1e12, [&](int64_t d, DirectionPhases& phases) {
         for (int phase = 0; phase < kPhases; ++phase) {
-          phases.Run(kBlocks, kPerTile, [&](BlockTile tile) {
+          phases.Run(kBlocks, kPerTile, OrderOfStep(phase), [&](BlockTile tile) {
             wrong +=
                 tile.count < 1 || tile.count > kPerTile || tile.next < 0 || tile.next >= kBlocks;
             for (int64_t block = tile.begin; block < tile.begin + tile.count; ++block) {
