@@ -21,6 +21,8 @@ from helpers import (
 from installed_cases import PARTS, gluon_gradients, gluon_layer
 from reference import MODES
 
+import fused_rnn
+
 
 def test_lengths_projection_and_clipping_of_the_gluon_lstm():
     problem = make("lstm", N=3, L=2, D=2, P=2, lengths=[5, 0, 2], clip=(-0.3, 0.2))
@@ -82,6 +84,27 @@ def test_dropout_acts_in_training_only(mode):
     assert not np.allclose(drawn[0], expected)
     assert not np.array_equal(drawn[0], drawn[1])
     np.testing.assert_array_equal(drawn[0], drawn[2])
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_recomputing_changes_no_bit(mode, hybrid):
+    problem = make(mode, N=3, L=2, D=2)
+    net = gluon_layer(problem, dropout=0.5)
+    net.hybridize(hybrid)
+    data, _, *initial = operator_inputs(problem)
+    data.attach_grad()
+    found = []
+    for on in (False, True):
+        assert fused_rnn.set_recompute(on) is False
+        mx.random.seed(3)
+        with mx.autograd.record():
+            y, _ = net(data, initial)
+        mx.autograd.backward(y, nd(problem.dy))
+        found.append([y.asnumpy(), data.grad.asnumpy(), gluon_gradients(net, problem)])
+    assert fused_rnn.set_recompute(False) is True
+    for without, with_it in zip(*found):
+        np.testing.assert_array_equal(with_it, without)
 
 
 @pytest.mark.parametrize("mode", MODES)

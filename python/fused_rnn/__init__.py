@@ -2,7 +2,7 @@
 
 Importing this package registers the operator FusedRNN in MXNet (mx.nd.FusedRNN, mx.sym.FusedRNN,
 npx.fused_rnn). `install` makes MXNet's own RNN run on it; so does importing with
-FUSED_RNN_INSTALL=1 in the environment.
+FUSED_RNN_INSTALL=1 in the environment, as FUSED_RNN_RECOMPUTE=1 does for `set_recompute`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fused_rnn import functional, gluon, rnn, weights  # noqa: E402  the operato
 from fused_rnn import ndarray as nd  # noqa: E402
 from fused_rnn import symbol as sym  # noqa: E402
 from fused_rnn._core import sizes, version  # noqa: E402
-from fused_rnn._library import memory, release_memory  # noqa: E402
+from fused_rnn._library import memory, release_memory, set_recompute  # noqa: E402
 from fused_rnn.convert import convert  # noqa: E402
 from fused_rnn.install import install, installed  # noqa: E402
 from fused_rnn.streaming import Stream  # noqa: E402
@@ -33,6 +33,7 @@ __all__ = [
     "nd",
     "release_memory",
     "rnn",
+    "set_recompute",
     "sizes",
     "sym",
     "weights",
@@ -41,3 +42,5 @@ __version__ = version()
 
 if os.environ.get("FUSED_RNN_INSTALL") == "1":
     install()
+if os.environ.get("FUSED_RNN_RECOMPUTE") == "1":
+    set_recompute(True)

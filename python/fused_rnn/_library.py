@@ -125,6 +125,24 @@ def memory() -> dict[str, int]:
     return {key: value.value for key, value in zip(keys, values)}
 
 
+def set_recompute(on: bool) -> bool:
+    """Sets whether training trades time for memory, in the whole process; by default it does not.
+
+    If so, a training forward keeps no reserve, and its backward computes that forward again, with
+    the same dropout masks. The results are the same bits. The setting holds for the forwards that
+    follow; those that were called before are waited for.
+
+    Returns
+    -------
+    bool
+        The former setting.
+    """
+    import mxnet
+
+    mxnet.nd.waitall()  # the setting is read when a call runs, which may be long after it was made
+    return bool(load().fused_rnn_set_recompute(int(on)))
+
+
 def release_memory() -> None:
     """Gives back the memory that ended states and calls left for the next ones.
 

@@ -3,6 +3,7 @@
 #include <mshadow/random.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -25,6 +26,8 @@ struct LiveStates {
     return *live;
   }
 };
+
+std::atomic<bool> recomputes{false};
 
 size_t ByteCount(const Tensor& tensor) {
   return tensor.size * mshadow::mshadow_sizeof(tensor.type);
@@ -115,6 +118,8 @@ int64_t OpState::LiveCount() {
   return static_cast<int64_t>(live.states.size());
 }
 
+bool OpState::SetRecompute(bool on) { return recomputes.exchange(on); }
+
 Problem OpState::ProblemFor(const Tensor& x) const {
   Problem problem = ProblemOf(param_);
   problem.dtype = DTypeOf(x.type);
@@ -146,7 +151,7 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
 
   const Tensor& x = inputs[slots_.x];
   Problem problem = ProblemFor(x);
-  const bool training = ctx.is_train || ctx.need_grad;
+  const bool keeps_reserve = (ctx.is_train || ctx.need_grad) && !recomputes;
   recorded_.lengths.clear();
   recorded_.dropout_seed = 0;
   if (ctx.is_train && param_.p > 0 && problem.L > 1) {
@@ -182,7 +187,7 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
   if (hN != kAbsent) args.hN = staging.target(hN);
   if (cN != kAbsent) args.cN = staging.target(cN);
 
-  if (training) {
+  if (keeps_reserve) {
     // Before the outputs are written: they may be inputs.
     recorded_.x = StampOf(x);
     recorded_.params = StampOf(inputs[slots_.params]);
@@ -191,9 +196,12 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
     recorded_.y = DataOf(outputs[slots_.y]);
   }
   recorded_.problem = problem;
-  RunForward(problem, args, training);
+  // The core drops only where it can note in a reserve what it dropped. Otherwise a training
+  // forward gives the bits of a prediction, which is faster.
+  RunForward(problem, args, keeps_reserve || problem.dropout > 0);
   staging.Commit(x.type);
-  recorded_.valid = training;
+  recorded_.valid = keeps_reserve;
+  if (!keeps_reserve) reserve_.Release();
 }
 
 bool OpState::IsRecorded(const Problem& problem, const std::vector<int64_t>& lengths,
@@ -206,9 +214,9 @@ bool OpState::IsRecorded(const Problem& problem, const std::vector<int64_t>& len
          (slots.c0 == kAbsent || IsUnchanged(recorded_.c0, inputs[slots.c0]));
 }
 
-// Runs the forward of a backward whose reserve is not there: it was made in predict mode, has had
-// its backward, the state has served another forward since, or an input was changed. Writes its y,
-// and sets the problem's dropout.
+// Runs the forward of a backward whose reserve is not there: it was not kept (SetRecompute, predict
+// mode), it has had its backward, the state has served another forward since, or an input was
+// changed. Writes its y, and sets the problem's dropout.
 void OpState::Recompute(Problem* problem, const BackwardArgs& args, void* y, size_t y_bytes) {
   // The reserve will be that of these inputs, which a third call may not share.
   recorded_.valid = false;

@@ -42,6 +42,10 @@ class OpState {
                const Tensors& outputs);
   void Backward(const Tensors& inputs, const Requests& requests, const Tensors& outputs);
 
+  // Whether forwards of this process keep no reserve from now on, so that each backward computes
+  // its forward again. Returns the former setting.
+  static bool SetRecompute(bool on);
+
   // Whether `state` is a live OpState. States of the native operator come here when it is replaced
   // while they live.
   static bool IsLive(const void* state);

@@ -334,6 +334,9 @@ FUSED_RNN_API void fused_rnn_memory(int64_t* states, int64_t* workspace, int64_t
   *reserve = LiveBytes(BufferKind::kReserve);
 }
 
+// Returns the former setting.
+FUSED_RNN_API int fused_rnn_set_recompute(int on) { return OpState::SetRecompute(on != 0); }
+
 FUSED_RNN_API void fused_rnn_release_spare_memory() { ReleaseSpareMemory(); }
 
 }  // extern "C"

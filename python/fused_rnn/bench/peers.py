@@ -161,7 +161,7 @@ class Worker:
         self.installed = installed
         program = str(WORKERS / installed.peer.program)
         variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": "ignore"}
-        for name in ("FUSED_RNN_INSTALL", "PYTHONPATH"):
+        for name in ("FUSED_RNN_INSTALL", "FUSED_RNN_RECOMPUTE", "PYTHONPATH"):
             variables.pop(name, None)
         if installed.peer.name == OURS:
             variables["PYTHONPATH"] = str(environment.PACKAGE.parent)
