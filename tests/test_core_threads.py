@@ -42,6 +42,31 @@ def test_number_of_threads(mode, dtype):
         check_gradients(core_backward(problem, y, reserve, dtype), gradients, problem.shape, dtype)
 
 
+SIXTEEN_THREADS = """
+from fused_rnn import _core
+from helpers import check_gradients, check_outputs, make, operator_gradients
+
+assert _core.num_threads() == 16
+for mode, T in (("rnn_relu", 16), ("rnn_tanh", 16), ("lstm", 5), ("gru", 6)):
+    for D in (1, 2):
+        problem = make(mode, T=T, N=12, I=40, H=512, D=D, lengths=[*range(T - 3, T + 1)] * 3)
+        outputs, gradients = operator_gradients(problem, "float32")
+        check_outputs(outputs, problem.outputs(), problem.shape, "float32")
+        check_gradients(gradients, problem.gradients(), problem.shape, "float32")
+        for threads in (1, 2, 3, 4, 7, 8):
+            _core.set_num_threads(threads)
+            again = operator_gradients(problem, "float32")
+            assert [a.tobytes() for a in again[0]] == [a.tobytes() for a in outputs]
+            assert [a.tobytes() for a in again[1]] == [a.tobytes() for a in gradients]
+        _core.set_num_threads(0)
+"""
+
+
+def test_sixteen_threads_give_the_bits_of_one():
+    """Of a size that has work for all of them, in teams of several sizes."""
+    run_code(SIXTEEN_THREADS, OMP_NUM_THREADS="16", OMP_WAIT_POLICY="passive")
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_threads_may_change_between_forward_and_backward(threads):
     problem = make("lstm", **SIZES)

@@ -18,9 +18,7 @@
 namespace fused_rnn {
 namespace {
 
-constexpr int kMostThreads = 7;
-
-// Large enough for kMostThreads threads in every product and in the recurrence.
+// Large enough for 7 threads in every product and in the recurrence.
 Case LargeCase(Mode mode) {
   Case c;
   c.problem.mode = mode;
@@ -33,14 +31,31 @@ Case LargeCase(Mode mode) {
   return c;
 }
 
-void CheckUsesThreads(const Case& c) {
+// Large enough for 16 threads, each of which owns some blocks of units: 33 blocks of 16, or 65
+// of 8.
+Case WideCase(Mode mode, int64_t D) {
+  Case c;
+  c.problem.mode = mode;
+  c.problem.T = 24 / GatesOf(mode) / D;
+  c.problem.N = 13;
+  c.problem.I = 41;
+  c.problem.H = 520;
+  c.problem.D = D;
+  return c;
+}
+
+void CheckUsesThreads(const Case& c, int threads) {
+  SetNumThreads(threads);
   const Problem& p = c.problem;
-  const double step_work = static_cast<double>(p.N * GatesOf(p.mode) * p.H * c.StateSize());
-  CHECK_EQ(TeamSizeFor(step_work * static_cast<double>(p.D * p.T), step_work), kMostThreads);
+  int64_t rows = 0;
+  for (int64_t n = 0; n < p.N; ++n) rows += c.Length(n);
+  const double row_work = static_cast<double>(GatesOf(p.mode) * p.H * c.StateSize());
+  const double step_work = static_cast<double>(p.N) * row_work;
+  CHECK_EQ(TeamSizeFor(row_work * static_cast<double>(p.D * rows), step_work), threads);
 }
 
 template <typename T>
-void TestThreadCounts(const Case& c) {
+void TestThreadCounts(const Case& c, const std::vector<int>& counts) {
   Scope scope("%s %s", DTypeName(DTypeOf<T>()), c.Describe().c_str());
   const Inputs<T> in(c, 1);
   SetNumThreads(1);
@@ -48,33 +63,41 @@ void TestThreadCounts(const Case& c) {
   Results<T> inferred(in);
   RunInference(c, in, &inferred);
   CheckOutputs(c, expected, NaiveForward(c, NaiveInputsOf(in)));
-  for (int threads : {2, 3, kMostThreads}) {
+  for (int threads : counts) {
     Scope threads_scope("threads %d", threads);
     SetNumThreads(threads);
     const Results<T> got = RunTraining(c, in);
-    for (size_t i = 0; i < 3; ++i) CHECK(SameBits(*got.outputs()[i], *expected.outputs()[i]));
-    for (size_t i = 0; i < 4; ++i) CHECK(SameBits(*got.gradients()[i], *expected.gradients()[i]));
+    CheckSameOutputs(got, expected);
+    CheckSameGradients(got, expected);
     Results<T> got_inferred(in);
     RunInference(c, in, &got_inferred);
-    for (size_t i = 0; i < 3; ++i)
-      CHECK(SameBits(*got_inferred.outputs()[i], *inferred.outputs()[i]));
+    CheckSameOutputs(got_inferred, inferred);
   }
   SetNumThreads(0);
 }
 
 void TestThreadCounts() {
+  const std::vector<int> few = {2, 3, 7}, many = {2, 3, 4, 7, 8, 16};
   for (Mode mode : kModes) {
     Case c = LargeCase(mode);
-    SetNumThreads(kMostThreads);
-    CheckUsesThreads(c);
-    ForEachIsa([&c] { TestThreadCounts<double>(c); });
-    TestThreadCounts<float>(c);
+    CheckUsesThreads(c, few.back());
+    ForEachIsa([&] { TestThreadCounts<double>(c, few); });
+    TestThreadCounts<float>(c, few);
     SetLengths(&c, 4);
-    TestThreadCounts<float>(c);
-    TestThreadCounts<double>(c);
+    TestThreadCounts<float>(c, few);
+    TestThreadCounts<double>(c, few);
+    for (int64_t D : {1, 2}) {
+      Case wide = WideCase(mode, D);
+      CheckUsesThreads(wide, many.back());
+      TestThreadCounts<float>(wide, many);
+      wide.problem.T *= 2;
+      SetLengths(&wide, 4);
+      CheckUsesThreads(wide, many.back());
+      TestThreadCounts<float>(wide, many);
+    }
     if (mode != Mode::kLstm) continue;
     c.problem.P = 60;
-    TestThreadCounts<double>(c);
+    TestThreadCounts<double>(c, few);
   }
 }
 
