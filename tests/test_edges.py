@@ -10,9 +10,11 @@ from helpers import (
     check,
     check_gradients,
     check_outputs,
+    core_backward,
     core_forward,
     core_gradients,
     make,
+    nd,
     operator_attributes,
     operator_forward,
     operator_gradients,
@@ -141,6 +143,37 @@ def test_subnormal_numbers():
     problem.h0[:] = 1e-20
     y = core_forward(problem, "float32")[0]
     np.testing.assert_allclose(y, problem.outputs().y, rtol=1e-5, atol=1.2e-38)
+
+
+def test_flushing_of_subnormal_numbers_ends_with_the_call():
+    """Our threads do so; the caller's, and the engine's that runs MXNet's other operators, only
+    during our call.
+    """
+    problem = make("rnn_relu", T=8, N=20, I=30, H=64, dtype="float32")
+    problem.params[:] = 0
+    reference.unpack(problem.shape, problem.params)[0, 0, "R"][:] = np.eye(64)
+    problem.h0[:] = 1e-40
+    subnormal = np.full(2, 1e-40, "float32")
+    assert problem.outputs().y.min() > 0
+
+    def check_kept():
+        assert (subnormal * np.float32(0.5) > 0).all()
+        assert ((nd(subnormal, "float32") * 0.5).asnumpy() > 0).all()
+
+    check_kept()
+    for _ in range(3):
+        y, _, _, reserve = core_forward(problem, "float32", training=True)
+        core_backward(problem, y, reserve, "float32")
+        check_kept()
+        outputs, _ = operator_gradients(problem, "float32")
+        check_kept()
+        for output in (y, outputs[0]):
+            assert (output == 0).all()
+
+
+def test_flushing_ends_on_an_engine_without_threads():
+    """There the caller's thread runs everything."""
+    run_tests("test_edges.py", "-k", "ends_with_the_call", MXNET_ENGINE_TYPE="NaiveEngine")
 
 
 def test_settings_of_the_native_operator_do_not_matter():
