@@ -131,7 +131,7 @@ class LayerBackward {
   void RunDirection(int64_t d, DirectionPhases& phases) const {
     const BackwardDirection<Real, Weight>& dir = direction_[d];
     const int64_t blocks = plan_.recurrent.blocks(), projected_blocks = plan_.projection.blocks();
-    const int64_t per_tile = BlocksPerTile(1);
+    const int64_t per_tile = BlocksPerTile(1, dims_.N);
     phases.Run(blocks, per_tile, Order::kForth, [&](BlockTile tile) {
       const StageTimer timer(Stage::kPacking);
       Pack(dir, tile);

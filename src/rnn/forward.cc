@@ -33,8 +33,8 @@ void PlacePanels(const Dims& dims, const ForwardArgs& args, const ForwardPlan& p
     dir->bias = part.bias;
     // A single row reads the weights themselves faster: see ForwardPlan.
     dir->input_panels = dims.T * dims.N > 1 ? part.input : nullptr;
-    dir->panels = dims.N > 1 ? part.recurrent : nullptr;
-    dir->projection = dims.N > 1 ? part.projection : nullptr;
+    dir->panels = plan.reads_panels ? part.recurrent : nullptr;
+    dir->projection = plan.reads_panels ? part.projection : nullptr;
     return;
   }
   const auto panels = [&](bool packs, const Region& region, const PanelLayout& layout) {

@@ -89,7 +89,7 @@ class LayerForward {
 
   void RunDirection(int64_t d, DirectionPhases& phases) const {
     const ForwardDirection<Real, Weight>& dir = direction_[d];
-    const int64_t blocks = plan_.recurrent.blocks(), per_tile = BlocksPerTile(dims_.G);
+    const int64_t blocks = plan_.recurrent.blocks(), per_tile = BlocksPerTile(dims_.G, kInputRows);
     if (!dir.packed) PackOwn(dir, phases);
     for (int64_t begin = 0; begin < steps_.T(); begin += plan_.chunk) {
       const int64_t end = std::min(steps_.T(), begin + plan_.chunk);
@@ -112,13 +112,13 @@ class LayerForward {
                          Weight* panels) {
       if (panels != nullptr) PackBlocks<Real, Weight>(layout, w, tile.begin, tile.count, panels);
     };
-    phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), Order::kForth,
+    phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G, kInputRows), Order::kForth,
                [&](BlockTile tile) {
                  const StageTimer timer(Stage::kPacking);
                  pack(input_, dir.W, tile, dir.input_panels);
                  pack(plan_.recurrent, dir.R, tile, dir.panels);
                });
-    phases.Run(plan_.projection.blocks(), BlocksPerTile(1), Order::kForth,
+    phases.Run(plan_.projection.blocks(), BlocksPerTile(1, kInputRows), Order::kForth,
                [&](BlockTile tile) { pack(plan_.projection, dir.Wp, tile, dir.projection); });
   }
 
@@ -126,12 +126,13 @@ class LayerForward {
   void RunStep(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t gates_row,
                Phases& phases) const {
     const Order order = OrderOfStep(step.t);
-    phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G), order, [&](BlockTile tile) {
-      RunRows(dir, step, 0, step.continuing, dir.y + step.prev_row * dir.y_ld, dir.y_ld,
-              CellRows(dir, step.prev_row), gates_row, tile);
-      RunRows(dir, step, step.continuing, step.n, dir.h0, dims_.S, dir.c0, gates_row, tile);
-    });
-    phases.Run(plan_.projection.blocks(), BlocksPerTile(1), order,
+    phases.Run(
+        plan_.recurrent.blocks(), BlocksPerTile(dims_.G, step.n), order, [&](BlockTile tile) {
+          RunRows(dir, step, 0, step.continuing, dir.y + step.prev_row * dir.y_ld, dir.y_ld,
+                  CellRows(dir, step.prev_row), gates_row, tile);
+          RunRows(dir, step, step.continuing, step.n, dir.h0, dims_.S, dir.c0, gates_row, tile);
+        });
+    phases.Run(plan_.projection.blocks(), BlocksPerTile(1, step.n), order,
                [&](BlockTile tile) { Project(dir, step, tile); });
   }
 

@@ -9,10 +9,13 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// A single row meets each weight once a step, and reads rows of weights as fast as panels
-// (127 and 112 GB/s a core, of float32 and of 16 bits). For a few rows
-// that holds only against the packing itself, that is for one step.
+// Weights that so few rows meet, over all steps, are read as they are: packing would be most of the
+// work.
 constexpr int64_t kFewRows = 3;
+// A single row meets each weight once a step, and reads rows of weights as fast as panels (127 and
+// 112 GB/s a core, of float32 and of 16 bits). But at the end of each it adds up the lanes of a
+// vector, which is much for a row as short as this (measured at N = 1, H = 64: half as fast).
+constexpr int64_t kShortRow = 128;
 
 // Time steps whose inputs are projected at once: enough rows for the product to run at full speed,
 // but so few that the result is still in a shared cache when the steps read it.
@@ -47,7 +50,8 @@ ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap
       recurrent{dims.H, dims.G, dims.S, V},
       projection{dims.P, 1, dims.H, V},
       packs_input(dims.T * dims.N > kFewRows),
-      packs_recurrent(dims.N > 1 && (dims.T > 1 || dims.N > kFewRows)),
+      reads_panels(dims.N > 1 || dims.S <= kShortRow),
+      packs_recurrent(packs_input && reads_panels),
       I_(dims.I),
       upper_(dims.D * dims.S) {
   const int64_t e = dims.ComputedBytes(), w = dims.StoredBytes(), D = dims.D;

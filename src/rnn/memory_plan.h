@@ -61,7 +61,9 @@ struct ForwardPlan : RegionPlan {
   PanelLayout recurrent, projection;
   // Whether a forward packs weights for itself, or reads them as they are because packing would not
   // pay.
-  bool packs_input, packs_recurrent;
+  bool packs_input;
+  bool reads_panels;  // of the recurrent weights, if they are packed: else the weights themselves
+  bool packs_recurrent;
   int64_t chunk;             // time steps whose inputs are projected at once
   Region bias;               // [D] [G*H + H]: see CellForwardArgs
   Region input_panels;       // [D] Input(l), of one layer at a time; if packed
