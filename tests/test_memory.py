@@ -150,3 +150,28 @@ def test_the_process_does_not_grow():
     """
     grown = int(run_code(RESIDENT).split("grown")[1])
     assert grown < 30_000, f"{grown} KiB"
+
+
+RELEASED = """
+import resource
+from pathlib import Path
+import mxnet as mx
+import numpy as np
+import fused_rnn
+from helpers import make, operator_attributes, operator_inputs
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+np.zeros(30 << 20, np.uint8)  # from now on the C library keeps what is smaller
+problem = make("lstm", T=50, N=20, H=256, dtype="float32")
+y = mx.nd.FusedRNN(*operator_inputs(problem, "float32"), **operator_attributes(problem))
+mx.nd.waitall()
+before = resident()
+fused_rnn.release_memory()
+print("released", before - resident())
+"""
+
+
+def test_released_memory_goes_back_to_the_system():
+    problem = make("lstm", T=50, N=20, H=256, dtype="float32")
+    released = int(run_code(RELEASED).split("released")[1])
+    assert released > sizes(problem, "float32")["workspace_inference"] / 2 > 2e6

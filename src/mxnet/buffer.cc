@@ -16,13 +16,54 @@ namespace mx {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// From this size on, blocks are aligned to huge pages and ask for them.
 constexpr size_t kHugePage = size_t{2} << 20;
+// From this size on, a block is a mapping of its own, in huge pages where the system has them. What
+// the C library frees often stays with the process: its heap shrinks at the end only.
+constexpr size_t kLeastMapping = 2 * kHugePage;
 
 struct Block {
   void* data;
   size_t capacity;
 };
+
+// `capacity` bytes from a huge page's start on, or null.
+void* Map(size_t capacity) {
+  void* mapped = mmap(nullptr, capacity + kHugePage, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  char* begin = static_cast<char*>(mapped);
+  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
+  if (before > 0) munmap(begin, before);
+  char* data = begin + before;
+  munmap(data + capacity, kHugePage - before);
+  madvise(data, capacity, MADV_HUGEPAGE);
+  return data;
+}
+
+bool IsMapping(size_t capacity) { return capacity >= kLeastMapping; }
+
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+Block Allocate(size_t bytes) {
+  size_t capacity = RoundUp(bytes, kAlignment);
+  if (IsMapping(capacity)) capacity = RoundUp(capacity, kHugePage);
+  void* data = nullptr;
+  if (capacity >= bytes) {
+    data = IsMapping(capacity) ? Map(capacity) : std::aligned_alloc(kAlignment, capacity);
+  }
+  if (data == nullptr) {
+    throw Error(("no memory for a buffer of " + std::to_string(bytes) + " bytes").c_str());
+  }
+  return {data, capacity};
+}
+
+void Free(Block block) {
+  if (IsMapping(block.capacity)) {
+    munmap(block.data, block.capacity);
+  } else {
+    std::free(block.data);
+  }
+}
 
 class Pool {
  public:
@@ -73,21 +114,10 @@ class Pool {
     auto kept = spares_.begin();
     while (kept != spares_.end() && live + spare_bytes_ > peak_bytes_) {
       spare_bytes_ -= kept->capacity;
-      std::free(kept->data);
+      Free(*kept);
       ++kept;
     }
     spares_.erase(spares_.begin(), kept);
-  }
-
-  static Block Allocate(size_t bytes) {
-    const size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
-    const size_t capacity = (bytes + alignment - 1) / alignment * alignment;
-    void* data = capacity < bytes ? nullptr : std::aligned_alloc(alignment, capacity);
-    if (data == nullptr) {
-      throw Error(("no memory for a buffer of " + std::to_string(bytes) + " bytes").c_str());
-    }
-    if (alignment == kHugePage) madvise(data, capacity, MADV_HUGEPAGE);
-    return {data, capacity};
   }
 
   std::mutex mutex_;
