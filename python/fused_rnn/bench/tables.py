@@ -266,7 +266,8 @@ def memory(run: Run) -> Table:
         "Memory",
         "Most MB that a process had beyond its inputs, weights and their gradients, outputs "
         "included; of a new process, a forward before the training pass. Ours can be asked for "
-        "beforehand: workspace of a call, reserve from forward to backward, outputs.",
+        "beforehand: workspace of a call, reserve from forward to backward, outputs. The few MB "
+        "beyond are mostly code that oneDNN makes once in a process.",
         ["", "ours", PEERS[NATIVE].label, "ours by query", "workspace + reserve + outputs"],
         lines,
     )

@@ -32,10 +32,10 @@ class Model:
         self.weights = weights(arrays)
         self.gradients = {name: np.zeros_like(value) for name, value in self.weights.items()}
         T, N, H, D = (problem[letter] for letter in "TNHD")
-        self.outputs = {"y": np.zeros((T, N, D * H), np.float32)}
+        self.buffers = {"y": np.zeros((T, N, D * H), np.float32)}
         for state in "hc":
             if f"{state}0" in arrays:
-                self.outputs[f"{state}N"] = np.zeros_like(arrays[f"{state}0"])
+                self.buffers[f"{state}N"] = np.zeros_like(arrays[f"{state}0"])
         self.dx = np.zeros_like(arrays["x"])
         self.stacks: dict[bool, ctypes.c_void_p] = {}
 
@@ -62,7 +62,7 @@ class Model:
     def run(self, training: bool) -> None:
         stack = self.stack(training)
         inputs = [pointer(self.arrays.get(name)) for name in ("x", "h0", "c0")]
-        outputs = [pointer(self.outputs.get(name)) for name in ("y", "hN", "cN")]
+        outputs = [pointer(self.buffers.get(name)) for name in ("y", "hN", "cN")]
         self.check(self.library.OnednnRnnForward(stack, *inputs, *outputs))
         if training:
             heads = [pointer(self.arrays.get(name)) for name in ("dy", "dhN", "dcN")]
@@ -71,9 +71,9 @@ class Model:
 
     def results(self, training: bool) -> dict[str, np.ndarray]:
         if not training:
-            return self.outputs
+            return self.buffers
         gradients = {f"d:{name}": value for name, value in self.gradients.items()}
-        return {**self.outputs, "dx": self.dx, **gradients}
+        return {**self.buffers, "dx": self.dx, **gradients}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ with a class of this form:
     Model(problem, arrays)   problem: the fields of fused_rnn.bench.problem.Problem, and threads
     .run(training)           one forward, or forward and backward, complete when it returns
     .results(training)       arrays by name: y, hN, cN; in training also dx, and d:W for each w:W
+    .outputs                 what a run allocates and the next one replaces, if it does
 """
 
 from __future__ import annotations
@@ -37,15 +38,20 @@ def status(name: str) -> int:
 
 
 class Memory:
-    """The most memory that this process has had since `begin`, beyond what it had then."""
+    """What this process has beyond what it had when `begin` was called."""
 
     def begin(self) -> None:
-        gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        self.forget()
         self.resident, self.files = status("VmRSS"), status("RssFile")
 
+    def forget(self) -> None:
+        """Lets the peak start anew, and without what is free but still with the C library."""
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+
     def extra(self) -> int:
+        """The most since then, or since the last `forget`."""
         # Code that is read from files during a call is no memory of the call.
         return max(0, status("VmHWM") - self.resident - (status("RssFile") - self.files))
 
@@ -64,6 +70,10 @@ class Commands:
         return {}
 
     def first(self, training: bool, results: str) -> dict[str, Any]:
+        # Neither the outputs of another pass nor NumPy's copies of them are memory of this one;
+        # what the peer itself kept since `open` is.
+        self.model.outputs = None
+        self.memory.forget()
         start = time.perf_counter()
         self.model.run(training)
         seconds = time.perf_counter() - start
