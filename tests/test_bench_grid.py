@@ -12,7 +12,7 @@ import time
 import pytest
 
 from fused_rnn import _core, cli
-from fused_rnn.bench import conversions, grid, measure, peers, probes, results
+from fused_rnn.bench import conversions, grid, measure, peers, probes, results, tables
 from fused_rnn.bench.grid import parse_shape
 from fused_rnn.bench.problem import Problem
 from fused_rnn.bench.results import Row, Run
@@ -85,6 +85,17 @@ def test_bytes():
     assert problem.bytes_read(training=True) == 2 * forward
 
 
+def test_bytes_of_one_sequence():
+    """4 gates of 256 units; 64 input columns are read once, 256 recurrent ones at each of 100
+    steps. One sequence needs as much as many.
+    """
+    problem = Problem("lstm", T=100, N=1, I=64, H=256)
+    assert problem.recurrent_bytes == 4 * 1024 * 256 == 1_048_576
+    assert problem.bytes_read(training=False) == 4 * 1024 * 64 + 100 * 1_048_576 == 105_119_744
+    many = dataclasses.replace(problem, N=20)
+    assert many.bytes_read(training=False) == problem.bytes_read(training=False)
+
+
 def test_work_follows_lengths():
     full_length = Problem("gru", T=9, N=40, I=3, H=5)
     shorter = dataclasses.replace(full_length, variable_length=True)
@@ -150,6 +161,14 @@ def test_neighbours():
         assert strangers.share() > family.share() + 0.1 / os.cpu_count()
 
 
+def test_more_threads_than_usual():
+    """Two threads are the run's; 4 take 1.5 times as long. One thread is another matter."""
+    usual, more, fewer = (row([t] * 3, threads=n) for n, t in ((2, 0.02), (4, 0.03), (1, 0.05)))
+    table = tables.crowding(Run({}, {}, {"threads": 2}, [usual, more, fewer]))
+    assert table.lines == [["s, LSTM, forward, threads: 4", "1.50", "1.50"]]
+    assert tables.crowding(Run({}, {}, {"threads": 2}, [usual, fewer])) is None
+
+
 # ---- The grid
 
 
@@ -161,10 +180,19 @@ def test_grid_file():
     published |= {(16, 25, 2048, 2048, 1, 1), (20, 300, 800, 800, 1, 1), (20, 300, 800, 800, 5, 2)}
     published |= {(20, 35, 650, 650, 2, 1)} | {(1, 100, H, H, 1, 1) for H in (64, 256, 800, 1024)}
     assert published <= shapes
-    assert {b.threads for b in blocks} == {1, 2, 4}
+    assert {b.threads for b in blocks} == {1, 2, 4, 8, 16}
     assert {b.problem.dtype for b in blocks} == {"float32", "float64", "float16", "bfloat16"}
     assert any(b.contended for b in blocks) and any(b.problem.variable_length for b in blocks)
     assert all(b.contended for b in grid.load(grid.DEFAULT, 2, contended=True))
+
+
+def test_multiples_of_threads(tmp_path):
+    groups = [{**SMALL["groups"][0], "threads": [1, 4]}, SMALL["groups"][1]]
+    path = tmp_path / "grid.json"
+    path.write_text(json.dumps({**SMALL, "groups": groups}))
+    assert [block.threads for block in grid.load(path, 3)] == [3, 12, 3, 12, 3]
+    name = "Scaling beyond the cores"
+    assert [block.threads for block in grid.load(grid.DEFAULT, 2, groups=[name])] == [2, 4, 8]
 
 
 def test_grid_errors():

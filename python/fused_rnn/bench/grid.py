@@ -49,7 +49,8 @@ def thread_counts(most: int) -> list[int]:
 def _blocks(
     group: dict[str, Any], shapes: dict[str, str], threads: int, contended: bool
 ) -> Iterator[Block]:
-    counts = thread_counts(threads) if group.get("threads") == "each" else [threads]
+    wanted = group.get("threads", [1])  # "each" from one on, or multiples of what the run has
+    counts = thread_counts(threads) if wanted == "each" else [threads * n for n in wanted]
     for name, mode, dtype, lengths, count in itertools.product(
         group["shapes"],
         group["modes"],

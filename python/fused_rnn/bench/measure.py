@@ -107,7 +107,10 @@ def competitor(wanted: bool) -> Iterator[list[int]]:
         yield []
         return
     cpu = max(os.sched_getaffinity(0))
-    code = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    code = (
+        f"import os\nos.sched_setaffinity(0, {{{cpu}}})\n"
+        f"while os.getppid() == {os.getpid()}:\n  for _ in range(10**6): pass"
+    )
     process = subprocess.Popen([sys.executable, "-c", code])
     try:
         time.sleep(0.2)

@@ -15,7 +15,8 @@ from fused_rnn.bench import environment
 from fused_rnn.bench.problem import Problem
 
 WORKERS = Path(__file__).with_name("workers")
-OURS, NATIVE = "fused_rnn", "mxnet"
+OURS, STREAM, NATIVE = "fused_rnn", "stream", "mxnet"
+OF_THIS_PACKAGE = (OURS, STREAM)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +61,16 @@ PEERS = {
             ("fused",),
             dtypes=("float32", "float64", "float16", "bfloat16"),
             lengths=True,
+        ),
+        Peer(
+            STREAM,
+            "ours, Stream",
+            "stream_worker.py",
+            "flat",
+            ("mxnet",),
+            dtypes=("float32", "float64", "float16"),
+            directions=(1,),
+            training=False,
         ),
         Peer(
             NATIVE,
@@ -163,7 +174,7 @@ class Worker:
         variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": "ignore"}
         for name in ("FUSED_RNN_INSTALL", "FUSED_RNN_RECOMPUTE", "PYTHONPATH"):
             variables.pop(name, None)
-        if installed.peer.name == OURS:
+        if installed.peer.name in OF_THIS_PACKAGE:
             variables["PYTHONPATH"] = str(environment.PACKAGE.parent)
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by close()
         self.process = subprocess.Popen(

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from fused_rnn.bench.peers import NATIVE, OURS, PEERS
+from fused_rnn.bench.peers import NATIVE, OF_THIS_PACKAGE, OURS, PEERS
 from fused_rnn.bench.results import Row, Run
 
 
@@ -165,34 +165,45 @@ def half_types(run: Run) -> Table | None:
     )
 
 
+def _factors(
+    title: str, note: str, pairs: list[tuple[Row, Row]], run: Run, name: Callable[[Row], str]
+) -> Table | None:
+    """Every peer's time in the second row over that in the first."""
+
+    def factor(peer: str, pair: tuple[Row, Row]) -> str:
+        if not all(peer in row.seconds for row in pair):
+            return "-"
+        first, second = (median(row.seconds[peer]) for row in pair)
+        return f"{second / first:.2f}"
+
+    peers = [peer for peer in run.timed if any(factor(peer, pair) != "-" for pair in pairs)]
+    lines = [[name(pair[1]), *(factor(peer, pair) for peer in peers)] for pair in pairs]
+    return Table(title, note, ["", *(PEERS[p].label for p in peers)], lines) if lines else None
+
+
 def contention(run: Run) -> Table | None:
     """What a busy neighbour costs each."""
 
     def same(row: Row) -> Any:
         return row.problem, row.training, row.threads
 
-    lines = []
-    names: list[str] = []
     pairs = list(_partners(run.rows, lambda row: row.contended, same))
-    for name in run.timed:
-        if any(name in alone.seconds and name in shared.seconds for alone, shared in pairs):
-            names.append(name)
-    for alone, shared in pairs:
-        line = [alone.key]
-        for name in names:
-            if name in alone.seconds and name in shared.seconds:
-                line.append(f"{median(shared.seconds[name]) / median(alone.seconds[name]):.2f}")
-            else:
-                line.append("-")
-        lines.append(line)
-    if not lines:
-        return None
-    return Table(
-        "A busy process on one core",
-        "Time with it over time without it.",
-        ["", *(PEERS[name].label for name in names)],
-        lines,
-    )
+    note = "Time with it over time without it."
+    return _factors("A busy process on one core", note, pairs, run, lambda row: row.key)
+
+
+def crowding(run: Run) -> Table | None:
+    """What more threads than the run has otherwise cost each."""
+    usual = run.probes["threads"]
+
+    def same(row: Row) -> Any:
+        return row.group, row.problem, row.training, row.contended
+
+    rows = [row for row in run.rows if row.threads >= usual]
+    pairs = list(_partners(rows, lambda row: row.threads > usual, same))
+    note = f"Time over that with {usual}."
+    title = "More threads than cores"
+    return _factors(title, note, pairs, run, lambda row: f"{row.key}, threads: {row.threads}")
 
 
 def call_and_step(run: Run) -> Table | None:
@@ -291,7 +302,7 @@ def roofs(run: Run) -> Table:
 def machine(run: Run) -> Table:
     """What ran where."""
     lines = [[name, str(value)] for name, value in run.environment.items()]
-    lines += [[PEERS[name].label, text] for name, text in run.peers.items() if name != OURS]
+    lines += [[PEERS[n].label, text] for n, text in run.peers.items() if n not in OF_THIS_PACKAGE]
     return Table("Machine and versions", "", ["", ""], lines)
 
 
@@ -307,7 +318,8 @@ def everything(run: Run) -> list[Table]:
     rows = [row for row in run.rows if row.calls]
     if rows:
         tables.append(latency(rows, run))
-    tables += filter(None, [lengths(run), half_types(run), contention(run), call_and_step(run)])
+    more = (lengths, half_types, contention, crowding, call_and_step)
+    tables += filter(None, (table(run) for table in more))
     if run.rows:
         tables += [first_calls(run), memory(run)]
     if run.left_out:
@@ -334,11 +346,14 @@ unless a row says otherwise.
 - **ours, ms**: `mx.nd.FusedRNN`, the median of all rounds (minimum-maximum).
 - **bound**: what the processor needs at least, by the probes of the same round: for the operations
   of the matrix products, or for reading the weights (those of the recurrence at every step),
-  whichever is longer. **of the bound**: the share of it that ours reaches.
+  whichever is longer. **of the bound**: the share of it that ours reaches. The probe reads a buffer
+  as large as a layer's recurrent weights, always from its start; steps that find a part of them in
+  a nearer cache, because they read to and fro, can be faster than a bound by reading.
 - **peers**: median ms, and their time over ours, round by round: median (minimum-maximum). Above 1,
   ours is faster.
-- Peers that only infer, or may keep weights in their own format between calls (ONNX Runtime,
-  OpenVINO and oneDNN in a forward), do so. Ours and MXNet take the weights anew at every call.
+- Peers that may keep weights in a format of their own between calls (ONNX Runtime, OpenVINO, oneDNN
+  in a forward) do so; so does **ours, Stream**: `fused_rnn.Stream` on NumPy arrays, which keeps its
+  states too. Ours and MXNet take the weights anew at every call.
 - **others**: the most that other processes took of the processors in any round. Libraries whose
   threads spin while they wait for each other lose far more than that share: where it is not near
   zero, a ratio says how they bear a neighbour, and not how fast they are alone.{disturbed}

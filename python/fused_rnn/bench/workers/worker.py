@@ -16,12 +16,15 @@ import ctypes
 import gc
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
+
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def weights(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -92,7 +95,8 @@ class Commands:
 
 
 def serve(make_model: Callable[..., Any]) -> None:
-    """Answers commands until stdin ends."""
+    """Answers commands until stdin ends, or the parent, even in the middle of a call."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # if it has ended, stdin has too
     # What libraries print goes to stderr.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
