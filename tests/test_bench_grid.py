@@ -161,6 +161,23 @@ def test_neighbours():
         assert strangers.share() > family.share() + 0.1 / os.cpu_count()
 
 
+def test_rounds_of_slow_peers():
+    """Ours and one more take 1 s a round together, the slow one 4 s."""
+    costs = {peers.OURS: 0.4, peers.NATIVE: 0.6, "torch": 4.0}
+
+    def rounds(share: float, left: float = 1000) -> list[int]:
+        return list(measure.share_rounds(costs, 10, left, share).values())
+
+    assert rounds(share=100) == [10, 10, 3]
+    assert rounds(share=17) == [5, 5, 3]
+    assert rounds(share=12) == [4, 4, 2]
+    assert rounds(share=0) == [3, 3, 1]
+    assert rounds(share=0, left=7) == [3, 3, 1]
+    with pytest.raises(measure.OverBudget, match="the fewest rounds take 7 s, 6 s are left"):
+        rounds(share=100, left=6)
+    assert measure.share_rounds({peers.OURS: 5.0}, 10, 100, 20) == {peers.OURS: 4}
+
+
 def test_more_threads_than_usual():
     """Two threads are the run's; 4 take 1.5 times as long. One thread is another matter."""
     usual, more, fewer = (row([t] * 3, threads=n) for n, t in ((2, 0.02), (4, 0.03), (1, 0.05)))

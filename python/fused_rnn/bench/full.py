@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
         measurement = measure.Measurement(
             installed, args.rounds, end, lambda text: progress.set_postfix_str(text)
         )
-        weights = [measure.expected_seconds(block, len(installed)) for block in blocks]
+        weights = [measure.expected_seconds(block, installed) for block in blocks]
         for k, block in enumerate(blocks):
             progress.set_description(f"{block.shape}, {block.problem.mode}")
             left = end - time.monotonic()

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -18,15 +18,17 @@ from fused_rnn import _core
 from fused_rnn.bench import probes
 from fused_rnn.bench.conversions import FORMS
 from fused_rnn.bench.grid import Block
-from fused_rnn.bench.peers import Installed, Worker
+from fused_rnn.bench.peers import OURS, PEERS, Installed, Worker
 from fused_rnn.bench.problem import ELEMENT_BYTES, Problem
 from fused_rnn.bench.results import MODES, Row, key
 
 MIN_ROUNDS = 3
 # A sample is the median of as many calls as fit into (seconds), but at most (number).
 CALLS = (0.03, 1000)
-CALLS_FOR_LATENCY = (1.0, 50)
+CALLS_FOR_LATENCY = (0.5, 50)
 LONG_CALL = 1.0  # seconds
+# For sharing the budget: seconds in which a process starts, and operations per second of a peer.
+STARTING, MEDIUM_RATE = 0.7, 2e11
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -182,16 +184,17 @@ class Measurement:
             if any(name not in refused for refused in refusals.values())
         }
         arrays = problem.arrays()
+        block_end = time.monotonic() + seconds
         with tempfile.TemporaryDirectory() as folder, open_workers(
             block, arrays, taking_part, Path(folder)
         ) as workers:
-            for training in block.passes:
+            for k, training in enumerate(block.passes):
                 refused = refusals[training]
                 active = {name: w for name, w in workers.items() if name not in refused}
+                weights = [pass_seconds(block, each, names) for each in block.passes[k:]]
+                share = (block_end - time.monotonic()) * weights[0] / sum(weights)
                 try:
-                    yield self.row(
-                        block, training, arrays, active, refused, seconds / len(block.passes)
-                    )
+                    yield self.row(block, training, arrays, active, refused, share)
                 except OverBudget as error:
                     yield f"{block.group}: {key(block.shape, problem, training)}", str(error)
 
@@ -220,15 +223,10 @@ class Measurement:
             name: max(1, min(most, int(sample_seconds / estimate)))
             for name, estimate in once.items()
         }
-        round_seconds = sum(once[name] * calls[name] + probes.SECONDS for name in workers)
+        costs = {name: once[name] * calls[name] + probes.SECONDS for name in workers}
         left = self.end - time.monotonic()
-        if MIN_ROUNDS * round_seconds > left:
-            raise OverBudget(
-                f"{MIN_ROUNDS} rounds take {MIN_ROUNDS * round_seconds:.0f} s, "
-                f"{max(0, left):.0f} s are left of the budget"
-            )
-        left = min(left, seconds - (time.monotonic() - started))
-        rounds = max(MIN_ROUNDS, min(self.rounds, int(left / round_seconds)))
+        share = min(left, seconds - (time.monotonic() - started))
+        rounds = share_rounds(costs, self.rounds, left, share)
         with competitor(block.contended) as own:
             own += [worker.process.pid for worker in workers.values()]
             neighbours = probes.Neighbours(own)
@@ -284,7 +282,7 @@ class Measurement:
         training: bool,
         workers: dict[str, Worker],
         calls: dict[str, int],
-        rounds: int,
+        rounds: dict[str, int],
         block: Block,
         neighbours: probes.Neighbours,
     ) -> tuple[list[float], list[float], dict[str, list[list[float]]]]:
@@ -293,10 +291,11 @@ class Measurement:
         sample_seconds, _ = CALLS_FOR_LATENCY if block.latency else CALLS
         samples: dict[str, list[list[float]]] = {name: [] for name in workers}
         peaks, others = [], []
-        names = list(workers)
-        for k in range(rounds):
-            self.say(f"round {k + 1} of {rounds}")
+        last = max(rounds.values())
+        for k in range(last):
+            self.say(f"round {k + 1} of {last}")
             found = [probes.fma_peak(dtype, threads)]
+            names = [name for name in workers if k < rounds[name]]
             for name in names[k % len(names) :] + names[: k % len(names)]:
                 answer = workers[name].ask(
                     "time", training=training, calls=calls[name], seconds=2 * sample_seconds
@@ -326,6 +325,39 @@ class Measurement:
         return {**sizes, "outputs": (problem.T + states) * problem.N * width}
 
 
-def expected_seconds(block: Block, peers: int) -> float:
-    """A guess, to share the budget by: processes to start, then calls of medium speed."""
-    return 4 + sum(peers * block.problem.flops(training) / 1e10 for training in block.passes)
+def share_rounds(costs: dict[str, float], most: int, left: float, share: float) -> dict[str, int]:
+    """Rounds of each peer, by the seconds that its part of one takes.
+
+    At least MIN_ROUNDS, and as many as fit into the share. A peer whose calls are long takes part
+    in the first rounds only: in MIN_ROUNDS, or in as many as fit, at least one. Raises OverBudget
+    if the fewest take more than the seconds that are left.
+    """
+    slow = {name for name, cost in costs.items() if cost > LONG_CALL and name != OURS}
+    of_slow = sum(costs[name] for name in slow)
+    of_others = sum(costs.values()) - of_slow
+    fewest = MIN_ROUNDS * of_others + of_slow
+    if fewest > left:
+        raise OverBudget(
+            f"the fewest rounds take {fewest:.0f} s, {max(0, left):.0f} s are left of the budget"
+        )
+    few = MIN_ROUNDS
+    if slow:
+        few = max(1, min(MIN_ROUNDS, int((share - MIN_ROUNDS * of_others) / of_slow)))
+    many = max(MIN_ROUNDS, min(most, int((share - few * of_slow) / of_others)))
+    return {name: few if name in slow else many for name in costs}
+
+
+def pass_seconds(block: Block, training: bool, names: Iterable[str]) -> float:
+    """A guess, to share the budget by: the fewest rounds, and the calls that are compared."""
+    problem = block.problem
+    active = sum(PEERS[name].refuses(problem, training) is None for name in names)
+    sample_seconds, _ = CALLS_FOR_LATENCY if block.latency else CALLS
+    once = problem.flops(training) / MEDIUM_RATE
+    return active * (2 * once + MIN_ROUNDS * (max(sample_seconds, once) + probes.SECONDS))
+
+
+def expected_seconds(block: Block, names: Iterable[str]) -> float:
+    """The same for a block, with its processes."""
+    taking_part = [name for name in names if name in block.peers]
+    passes = sum(pass_seconds(block, training, taking_part) for training in block.passes)
+    return len(taking_part) * STARTING + passes

@@ -30,7 +30,9 @@ def key(shape: str, problem: Problem, training: bool) -> str:
 
 @dataclasses.dataclass
 class Row:
-    """One pass over one problem. The k-th samples of all peers were taken in the same round."""
+    """One pass over one problem. The k-th samples of all peers were taken in the same round; slow
+    peers were in the first rounds only.
+    """
 
     group: str
     shape: str

@@ -68,8 +68,10 @@ def times(title: str, rows: list[Row], run: Run) -> Table:
         line += [spread(row.seconds[OURS]), f"{row.fraction():.0%}"]
         for name in others:
             if name in row.seconds:
-                times = milliseconds(median(row.seconds[name]))
-                line.append(f"{times}: {ratio(row.ratios(name))}")
+                samples = row.seconds[name]
+                fewer = f", rounds: {len(samples)}" if len(samples) < len(row.peak_gflops) else ""
+                times = milliseconds(median(samples))
+                line.append(f"{times}: {ratio(row.ratios(name))}{fewer}")
             else:
                 line.append(row.refused.get(name, "-"))
         lines.append([*line, f"{max(row.others):.0%}", str(len(row.peak_gflops))])
@@ -350,7 +352,7 @@ unless a row says otherwise.
   as large as a layer's recurrent weights, always from its start; steps that find a part of them in
   a nearer cache, because they read to and fro, can be faster than a bound by reading.
 - **peers**: median ms, and their time over ours, round by round: median (minimum-maximum). Above 1,
-  ours is faster.
+  ours is faster. Peers whose calls take over a second can have fewer rounds than ours, the first.
 - Peers that may keep weights in a format of their own between calls (ONNX Runtime, OpenVINO, oneDNN
   in a forward) do so; so does **ours, Stream**: `fused_rnn.Stream` on NumPy arrays, which keeps its
   states too. Ours and MXNet take the weights anew at every call.
