@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 
 import mxnet as mx
 import numpy as np
@@ -253,6 +254,43 @@ def test_graph_holds_the_operator_alone():
         assert len(layer._cached_graph[1].list_inputs()) == len(names)
 
 
+class Bare(mx.gluon.HybridBlock):
+    """The operator alone, all its arrays inputs."""
+
+    def hybrid_forward(self, F, *arrays):
+        return F.FusedRNN(*arrays, state_size=4, num_layers=1, mode="lstm", state_outputs=True)
+
+
+def python_calls(function):
+    """How many calls of Python functions one call of a function is, at least.
+
+    A collection of garbage adds the destructors of other tests' objects.
+    """
+    function()
+    counts = []
+    for _ in range(5):
+        events = []
+        sys.setprofile(lambda frame, event, argument, events=events: events.append(event))
+        try:
+            function()
+        finally:
+            sys.setprofile(None)
+        counts.append(events.count("call"))
+    return min(counts)
+
+
+@pytest.mark.parametrize("how", ["hybridized", "static"])
+def test_a_call_runs_no_more_python_than_the_operator_in_a_block(how):
+    """C23: with one step, most of what a layer adds to the operator would be that."""
+    layer, bare = gluon.LSTM(4, input_size=3), Bare()
+    layer.initialize()
+    data, states = mx.nd.ones((1, 1, 3)), layer.begin_state(1)
+    for block in (layer, bare):
+        block.hybridize(**HYBRID[how])
+    ours = python_calls(lambda: layer(data, states))
+    assert ours <= python_calls(lambda: bare(data, layer.parameters.data(), *states))
+
+
 @pytest.mark.parametrize("how", HYBRID)
 def test_states_follow_the_dtype_within_a_network(how):
     net = mx.gluon.nn.HybridSequential()
@@ -274,6 +312,26 @@ def test_repr_and_state_info_are_those_of_mxnet():
         ours, native = gluon.LSTM(4, **options), stock.LSTM(4, **options)
         assert repr(ours) == repr(native)
         assert ours.state_info(3) == native.state_info(3)
+
+
+@pytest.mark.parametrize("how", HYBRID)
+@pytest.mark.parametrize("first", ["wrong", "right"])
+def test_wrong_states(first, how):
+    """Refused in any call, after which right ones give what they always do."""
+    problem = make("lstm", L=2)
+    layer = layer_for(problem, how=how)
+    data, (h, c), _ = inputs_for(problem)
+    if first == "right":
+        layer(data, [h, c])
+    for wrong in (h[:, :1], h[:1], h[:, :, :2], mx.nd.concat(h, h, dim=1)):
+        for states in ([wrong, c], [h, wrong]):
+            with pytest.raises(ValueError, match="Invalid recurrent state shape. Expecting"):
+                layer(data, states)
+    with pytest.raises(ValueError, match="mixed NDArrays and Symbols"):
+        layer(data, [h, mx.sym.var("c")])
+    y, finals = layer(data, [h, c])
+    outputs = [a.asnumpy() for a in (y, *finals)]
+    check_outputs(outputs, problem.outputs(), problem.shape)
 
 
 def test_errors():

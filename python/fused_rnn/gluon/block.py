@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import mxnet as mx
+from mxnet.gluon.parameter import DeferredInitializationError
 from mxnet.util import is_np_array
 
-__all__ = ["RecurrentBlock", "from_legacy", "to_legacy"]
+__all__ = ["RecurrentBlock", "are_arrays", "from_legacy", "to_legacy"]
 
 # What HybridBlock keeps of a traced call.
 _TRACE = ("_cached_graph", "_cached_op", "_cached_op_args", "_in_format", "_out_format")
@@ -36,6 +37,25 @@ class RecurrentBlock(mx.gluon.HybridBlock):
         self._use_trace(states is not None)
         return mx.gluon.HybridBlock.__call__(self, inputs, states, sequence_length)
 
+    def forward(self, inputs: Any, states: list | None = None, sequence_length: Any = None) -> Any:
+        """What HybridBlock.forward does, quicker if all inputs are arrays.
+
+        That asks each input for its context, which takes a tenth of a call with one step. Here it
+        is that of the first.
+        """
+        lengths = () if sequence_length is None else (sequence_length,)
+        if are_arrays(inputs, *(states or ()), *lengths):
+            with inputs.ctx as ctx:
+                if self._active:
+                    return self._call_cached_op(inputs, states, sequence_length)
+                try:
+                    params = {name: p.data(ctx) for name, p in self._reg_params.items()}
+                except DeferredInitializationError:
+                    pass
+                else:
+                    return self.hybrid_forward(mx.nd, inputs, states, sequence_length, **params)
+        return super().forward(inputs, states, sequence_length)
+
     def _use_trace(self, with_states: bool) -> None:
         """Calls with and without states are two graphs; HybridBlock has room for one."""
         if self._in_format is not None and with_states != (self._in_format[1] != -1):
@@ -46,6 +66,11 @@ class RecurrentBlock(mx.gluon.HybridBlock):
     def _clear_cached_op(self) -> None:
         super()._clear_cached_op()
         self._traces.clear()
+
+
+def are_arrays(*values: Any) -> bool:
+    """Whether all are arrays, neither symbols nor lists."""
+    return all(isinstance(value, mx.nd.NDArray) for value in values)
 
 
 def to_legacy(value: Any) -> Any:

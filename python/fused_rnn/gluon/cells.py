@@ -83,9 +83,8 @@ class CellStateLSTM(LSTM):
                 parameters,
                 *state,
                 valid[t],
-                use_sequence_length=True,
                 state_outputs=True,
-                **self._operator_options(),
+                **{**self._operator_options(), "use_sequence_length": True},
             )
             outputs.append(output)
             cells.append(state[1])

@@ -13,7 +13,7 @@ from mxnet.util import is_np_array
 
 from fused_rnn import ndarray as nd
 from fused_rnn import symbol as sym
-from fused_rnn.gluon.block import RecurrentBlock
+from fused_rnn.gluon.block import RecurrentBlock, are_arrays
 from fused_rnn.gluon.dropout import drop_recurrent_weights
 from fused_rnn.gluon.parameter import FusedParameter, Part, split_params
 
@@ -112,27 +112,33 @@ class _FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
         sequence_length: mx.nd.NDArray | mx.sym.Symbol | None = None,
     ) -> Any:
         if states is not None:
-            self._check_states(inputs, states if isinstance(states, (list, tuple)) else [states])
+            states = states if isinstance(states, (list, tuple)) else [states]
+            expected = len(self.state_info())
+            if len(states) != expected:
+                raise ValueError(f"states: expected {expected}, found {len(states)}")
         if (sequence_length is not None) != self._use_sequence_length:
             found = "none" if sequence_length is None else "one"
             raise ValueError(
                 f"sequence_length: the layer was made with use_sequence_length="
                 f"{self._use_sequence_length}, found {found}"
             )
-        return super().__call__(inputs, states, sequence_length)
+        try:
+            return super().__call__(inputs, states, sequence_length)
+        except (ValueError, mx.MXNetError):
+            # The operator checks shapes; to ask for them before each call takes time.
+            self._check_states(inputs, states)
+            raise
 
-    def _check_states(self, inputs: Any, states: Sequence) -> None:
-        infos = self.state_info()
-        if len(states) != len(infos):
-            raise ValueError(f"states: expected {len(infos)}, found {len(states)}")
-        if isinstance(inputs, mx.nd.NDArray):
-            batch = inputs.shape[self._layout.find("N")]
-            for state, info in zip(states, self.state_info(batch)):
-                if state.shape != info["shape"]:
-                    raise ValueError(
-                        f"Invalid recurrent state shape. Expecting {info['shape']}, "
-                        f"got {state.shape}."
-                    )
+    def _check_states(self, inputs: Any, states: Sequence | None) -> None:
+        """Says in the words of mx.gluon.rnn what is wrong with the shapes of states, if it is."""
+        if states is None or not are_arrays(inputs, *states) or inputs.ndim != 3:
+            return
+        batch = inputs.shape[self._layout.find("N")]
+        for state, info in zip(states, self.state_info(batch)):
+            if state.shape != info["shape"]:
+                raise ValueError(
+                    f"Invalid recurrent state shape. Expecting {info['shape']}, got {state.shape}."
+                )
 
     def _zero_states(self, F: Any, inputs: Any) -> list:
         dtype = self.parameters.dtype
@@ -162,7 +168,6 @@ class _FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
             **dict(zip(("state", "state_cell"), begin)),
             sequence_length=sequence_length,
             state_outputs=states is not None,
-            use_sequence_length=self._use_sequence_length,
             **self._operator_options(),
         )
         output = results if states is None else results[0]
@@ -171,17 +176,20 @@ class _FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
         return output if states is None else (output, [results[k + 1] for k in range(len(begin))])
 
     def _operator_options(self) -> dict[str, Any]:
-        return {
+        options = {
             "state_size": self._hidden_size,
             "num_layers": self._num_layers,
             "bidirectional": self._dir == 2,
             "mode": self._mode,
-            "p": self._dropout,
+            "p": self._dropout or None,
             "projection_size": self._projection_size,
             "lstm_state_clip_min": self._lstm_state_clip_min,
             "lstm_state_clip_max": self._lstm_state_clip_max,
             "lstm_state_clip_nan": self._lstm_state_clip_nan,
+            "use_sequence_length": self._use_sequence_length,
         }
+        # The rest are the operator's defaults; an imperative call spends a microsecond on each.
+        return {k: v for k, v in options.items() if v is not None and v is not False}
 
     def _dropped(self, F: Any, parameters: Any) -> Any:
         """The parameters with the layer's weight_drop."""
