@@ -93,8 +93,9 @@ def test_outputs_and_gradients(mode, case, layout, how):
 
 
 @pytest.mark.parametrize("how", HYBRID)
-def test_projection_and_clipping(how):
-    problem = make("lstm", L=2, D=2, P=3, clip=(-0.2, 0.3))
+@pytest.mark.parametrize("clip", [(-0.2, 0.3), (0.0, 0.3), (-0.2, 0.0)])
+def test_projection_and_clipping(clip, how):
+    problem = make("lstm", L=2, D=2, P=3, clip=clip)
     outputs, gradients = train(layer_for(problem, how=how), problem)
     check_outputs(outputs, problem.outputs(), problem.shape)
     check_gradients(gradients, problem.gradients(), problem.shape)
