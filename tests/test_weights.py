@@ -53,6 +53,14 @@ def test_names_are_those_of_gluon():
 
 
 @pytest.mark.parametrize("mode, options", CASES + PROJECTED)
+def test_input_size_follows_from_the_length(mode, options):
+    problem = make(mode, **options)
+    s = problem.shape
+    layout = Layout.of_params(problem.params, mode, s.H, s.L, s.D == 2, s.P)
+    assert layout == layout_of(s)
+
+
+@pytest.mark.parametrize("mode, options", CASES + PROJECTED)
 def test_torch_and_back(mode, options):
     problem = make(mode, **options)
     layout = layout_of(problem.shape)
@@ -217,6 +225,12 @@ BAD = {
     "projected gru": (lambda: Layout("gru", 3, 4, projection_size=2), "projection_size: .*'gru'"),
     "wide projection": (lambda: Layout("lstm", 3, 4, projection_size=5), "projection_size: .*5"),
     "short vector": (lambda: Layout("gru", 3, 4).split(np.zeros(107)), r"params: .*108.*107"),
+    "no such length": (
+        lambda: Layout.of_params(np.zeros(107), "gru", 4),
+        r"params: .*72 \+ 12 \* \(input size\).*'gru'.*\(107,\)",
+    ),
+    "too short for any input": (lambda: Layout.of_params(np.zeros(60), "gru", 4), "params: .*72"),
+    "matrix": (lambda: Layout.of_params(np.zeros((12, 9)), "gru", 4), r"params: .*\(12, 9\)"),
     "missing part": (lambda: Layout("gru", 3, 4).join({}), "l0_i2h_weight"),
     "part": (
         lambda: Layout("rnn_tanh", 1, 1).join(

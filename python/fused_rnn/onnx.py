@@ -239,14 +239,14 @@ def _flag(attrs: Mapping[str, str], name: str) -> bool:
     return attrs.get(name, "False") in ("True", "true", "1")
 
 
-def _layout(name: str, attrs: Mapping[str, str], size: int) -> weights.Layout:
+def _layout(name: str, attrs: Mapping[str, str], params: np.ndarray) -> weights.Layout:
     """The layout of the layers' parameters; refuses what ONNX lacks."""
     for option in ("projection_size", "lstm_state_clip_min", "lstm_state_clip_max"):
         none = ("None", "0") if option == "projection_size" else ("None",)
         if attrs.get(option, "None") not in none:
             raise NotImplementedError(f"'{name}' has {option}, which ONNX's recurrent nodes lack")
-    return weights.Layout.of_size(
-        size,
+    return weights.Layout.of_params(
+        params,
         attrs["mode"],
         int(attrs["state_size"]),
         int(attrs["num_layers"]),
@@ -264,7 +264,7 @@ def _convert_layers(node: Mapping[str, Any], **context: Any) -> tuple[list, tupl
     inputs = [entry.name for _, entry in entries]
     dtype = entries[0][1].dtype
     params = context["weights"][inputs[1]]
-    layout = _layout(name, attrs, params.size)
+    layout = _layout(name, attrs, params)
     kind, options, activations = _NODES[layout.mode]
     D, H = layout.directions, layout.hidden_size
     nodes = []

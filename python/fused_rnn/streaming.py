@@ -10,10 +10,9 @@ import numpy as np
 from mxnet.gluon import rnn as stock
 
 from fused_rnn import _core
+from fused_rnn.weights import Layout
 
 __all__ = ["Stream"]
-
-_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
 
 class Stream:
@@ -66,11 +65,10 @@ class Stream:
         clip_max: float | None = None,
         clip_nan: bool = False,
     ) -> None:
-        if mode not in _GATES:
-            raise ValueError(f"mode: expected one of {', '.join(_GATES)}, found {mode!r}")
-        self._mode = mode
         self._params = np.array(params)
-        self._hidden_size = hidden_size
+        self._layout = Layout.of_params(
+            self._params, mode, hidden_size, num_layers, projection_size=projection_size
+        )
         self._options = {
             "num_layers": num_layers,
             "projection_size": projection_size,
@@ -78,7 +76,6 @@ class Stream:
             "clip_max": clip_max,
             "clip_nan": clip_nan,
         }
-        self.input_size = self._input_size()
         self._packed = _core.PackedWeights(
             mode,
             self._params,
@@ -90,25 +87,16 @@ class Stream:
         self._make_states(batch_size)
         self(np.zeros((0, batch_size, self.input_size), self._params.dtype))  # checks the rest
 
-    def _make_states(self, batch_size: int) -> None:
-        rows = (self._options["num_layers"], batch_size)
-        hidden = self._hidden_size
-        self._h = np.zeros((*rows, self._options["projection_size"] or hidden), self._params.dtype)
-        self._c = np.zeros((*rows, hidden), self._params.dtype) if self._mode == "lstm" else None
+    @property
+    def input_size(self) -> int:
+        """I, which the number of parameters tells."""
+        return self._layout.input_size
 
-    def _input_size(self) -> int:
-        rows, L = _GATES[self._mode] * self._hidden_size, self._options["num_layers"]
-        P = self._options["projection_size"]
-        S = P or self._hidden_size
-        without = L * (rows * (S + 2) + P * self._hidden_size) + (L - 1) * rows * S
-        size, remainder = divmod(self._params.size - without, rows)
-        if self._params.ndim != 1 or size < 0 or remainder:
-            raise ValueError(
-                f"params: expected a vector of {without} + {rows} * (input size) elements for mode "
-                f"'{self._mode}', hidden_size {self._hidden_size}, num_layers {L}, "
-                f"projection_size {P}; found shape {self._params.shape}"
-            )
-        return size
+    def _make_states(self, batch_size: int) -> None:
+        layout, dtype = self._layout, self._params.dtype
+        rows = (layout.num_layers, batch_size)
+        self._h = np.zeros((*rows, layout.state_size), dtype)
+        self._c = np.zeros((*rows, layout.hidden_size), dtype) if layout.mode == "lstm" else None
 
     @classmethod
     def from_layer(cls, layer: mx.gluon.rnn.rnn_layer._RNNLayer, batch_size: int = 1) -> Stream:
@@ -167,7 +155,7 @@ class Stream:
                 f"I = {self.input_size}, found {x.shape}"
             )
         y, self._h, self._c, _ = _core.forward(
-            self._mode,
+            self._layout.mode,
             steps,
             self._params,
             self._h,

@@ -67,25 +67,28 @@ class Layout:
             )
 
     @classmethod
-    def of_size(
+    def of_params(
         cls,
-        size: int,
+        params: np.ndarray,
         mode: str,
         hidden_size: int,
         num_layers: int = 1,
         bidirectional: bool = False,
         projection_size: int = 0,
     ) -> Layout:
-        """The layout whose vector has `size` elements; the input size follows from that.
+        """The layout of a vector, from whose length the input size follows.
 
         Raises ValueError if no input size gives that length.
         """
         bare = cls(mode, 0, hidden_size, num_layers, bidirectional, projection_size)
         rows = bare.directions * bare.gates * hidden_size
-        input_size, rest = divmod(size - bare.size, rows)
-        if input_size < 0 or rest:
+        input_size, rest = divmod(np.size(params) - bare.size, rows)
+        if np.ndim(params) != 1 or input_size < 0 or rest:
             raise ValueError(
-                f"size: expected {bare.size} + {rows} * (input size) for {bare}, found {size}"
+                f"params: expected a vector of {bare.size} + {rows} * (input size) elements for "
+                f"mode '{mode}', hidden_size {hidden_size}, num_layers {num_layers}, "
+                f"bidirectional {bidirectional}, projection_size {projection_size}; found shape "
+                f"{np.shape(params)}"
             )
         return dataclasses.replace(bare, input_size=input_size)
 
