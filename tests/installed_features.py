@@ -122,14 +122,54 @@ def test_layers_change_their_type(mode):
         check(y.asnumpy(), problem.outputs().y, problem.shape, dtype, what="y")
 
 
+@pytest.mark.parametrize("hybrid", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_gluon_layers_with_lengths_in_every_mode(mode):
+def test_gluon_layers_with_lengths_in_every_mode(mode, hybrid):
     problem = make(mode, N=3, L=2, D=2, lengths=[5, 0, 2])
     net = gluon_layer(problem, use_sequence_length=True)
+    net.hybridize(hybrid)
     data, _, *initial, lengths = operator_inputs(problem)
     y, final = net(data, initial, lengths)
     outputs = [a.asnumpy() for a in (y, *final)]
     check_outputs(outputs, problem.outputs(), problem.shape)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hybridized_layers_with_lengths_on_numpy_arrays(mode):
+    problem = make(mode, N=3, L=2, lengths=[5, 0, 2], dtype="float32")
+    kind, _, activation = mode.partition("_")
+    options = {"activation": activation} if activation else {}
+    data, lengths = problem.x.astype("float32"), np.array([5, 0, 2])
+    with mx.util.np_shape(True), mx.util.np_array(True):
+        net = getattr(mx.gluon.rnn, kind.upper())(4, 2, use_sequence_length=True, **options)
+        net.initialize()
+        results = []
+        for hybrid in (False, True):
+            net.hybridize(hybrid)
+            y = net(mx.np.array(data), sequence_length=mx.np.array(lengths))
+            results.append(y.asnumpy())
+    np.testing.assert_array_equal(*results)
+    assert results[0][:2, 2].any() and not results[0][2:, 2].any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_symbols_take_lengths_as_the_fourth_input(mode):
+    """Where there is no cell state; as a fifth, or by name, in an LSTM."""
+    problem = make(mode, N=3, lengths=[5, 0, 2])
+    names = [f"input{k}" for k in range(len(problem.inputs) + 1)]
+    inputs = [mx.sym.var(name) for name in names]
+    attributes = operator_attributes(problem)
+    before = inputs[:-1]
+    for symbol in (
+        mx.sym.RNN(*inputs, **attributes),
+        mx.sym.RNN(*before, sequence_length=inputs[-1], **attributes),
+        mx.sym.op.RNN(*inputs, **attributes),
+        mx.sym.FusedRNN(*inputs, **attributes),
+    ):
+        assert symbol.list_arguments() == names
+        executor = symbol.bind(mx.cpu(), dict(zip(names, operator_inputs(problem))))
+        outputs = [a.asnumpy() for a in executor.forward()]
+        check_outputs(outputs, problem.outputs(), problem.shape)
 
 
 @pytest.mark.parametrize("layout", ["TNC", "NTC"])

@@ -1,16 +1,28 @@
-"""What `fused_rnn.nd.RNN` and `fused_rnn.sym.RNN` do alike with their arguments."""
+"""What MXNet's generated functions of symbols lack."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import functools
+import inspect
+from typing import Any, Callable
 
-_Input = TypeVar("_Input")
+__all__ = ["take_lengths"]
 
 
-def split_states(
-    mode: str, state_cell: _Input | None, sequence_length: _Input | None
-) -> tuple[_Input | None, _Input | None]:
-    """Lets modes without a cell state take sequence_length as the fourth positional input."""
-    if mode != "lstm" and sequence_length is None:
-        return None, state_cell
-    return state_cell, sequence_length
+def take_lengths(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A symbol function `RNN` that takes lengths as the fourth input in modes without a cell state.
+
+    There they are the fourth input, and arrays are passed on in order. Symbols are passed on by
+    name, so that the generated function, which is the same for all modes, calls them state_cell.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        given = bound.arguments
+        if given.get("mode") != "lstm" and given.get("sequence_length") is None:
+            given["sequence_length"] = given.pop("state_cell", None)
+        return function(*bound.args, **bound.kwargs)
+
+    return call

@@ -7,6 +7,9 @@ import pathlib
 import platform
 import sys
 import threading
+from typing import Any, Callable
+
+from fused_rnn._arguments import take_lengths
 
 _MXNET = "1.9.1"
 _NUMPY_BELOW = (1, 24)
@@ -70,12 +73,15 @@ def _make_functions() -> None:
     from mxnet.ndarray.register import _make_ndarray_function
     from mxnet.symbol.register import _make_symbol_function
 
+    def make_symbol_function(*names: Any) -> Callable[..., Any]:
+        return take_lengths(_make_symbol_function(*names))
+
     handles = {}
     for name in ("FusedRNN", "_npx_fused_rnn"):
         handles[name] = base.OpHandle()
         base.check_call(base._LIB.NNGetOpHandle(base.c_str(name), ctypes.byref(handles[name])))
 
-    for module, make in ((ndarray, _make_ndarray_function), (symbol, _make_symbol_function)):
+    for module, make in ((ndarray, _make_ndarray_function), (symbol, make_symbol_function)):
         function = make(handles["FusedRNN"], "FusedRNN", "FusedRNN")
         for home in (module, module.op):
             home.FusedRNN = function

@@ -10,7 +10,6 @@ from mxnet.gluon import rnn as stock
 
 from fused_rnn import ndarray as fused_nd
 from fused_rnn import symbol as fused_sym
-from fused_rnn._arguments import split_states
 from fused_rnn.gluon.layer import _FusedLayer
 
 __all__ = ["convert"]
@@ -106,13 +105,8 @@ class _Functions:
     def __init__(self, F: Any) -> None:
         self._F = F
         self.RNN = fused_nd.RNN if F is mx.nd else fused_sym.RNN
+        self.rnn = F.npx.fused_rnn
         self.npx = self
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._F, name)
-
-    def rnn(
-        self, data: Any, parameters: Any, state: Any, *others: Any, mode: str, **kwargs: Any
-    ) -> Any:
-        cell, lengths = split_states(mode, *others, *[None] * (2 - len(others)))
-        return self._F.npx.fused_rnn(data, parameters, state, cell, lengths, mode=mode, **kwargs)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from mxnet import symbol
+
 from fused_rnn import _library
+from fused_rnn._arguments import take_lengths
 
 
 def install() -> None:
@@ -12,7 +15,12 @@ def install() -> None:
     loaded symbols. Graphs that were bound, or recorded, before keep the operator they began with.
     Installing again does nothing. GPU contexts keep the native operator.
     """
+    if installed():
+        return
     _library.check(_library.load().fused_rnn_install())
+    symbol.RNN = symbol.op.RNN = take_lengths(symbol.RNN)
+    npx = symbol.numpy_extension
+    npx.rnn = npx._op.rnn = take_lengths(npx.rnn)
 
 
 def installed() -> bool:

@@ -7,8 +7,6 @@ from typing import Any
 import mxnet as mx
 from mxnet.base import _Null
 
-from fused_rnn._arguments import split_states
-
 __all__ = ["RNN"]
 
 
@@ -74,7 +72,6 @@ def RNN(
     NDArray or list of NDArray
         Output [T, N, D*H] (or D*P); with state_outputs a list of it and the final states.
     """
-    state_cell, sequence_length = split_states(mode, state_cell, sequence_length)
     return mx.nd.FusedRNN(
         data,
         parameters,

@@ -8,8 +8,6 @@ import mxnet as mx
 from mxnet.base import _Null
 from mxnet.name import NameManager
 
-from fused_rnn._arguments import split_states
-
 __all__ = ["RNN"]
 
 
@@ -84,7 +82,6 @@ def RNN(
         NameManager._current.value = NameManager()
     # The counted name only: the generated function lets the manager add its prefix.
     name = NameManager.get(NameManager._current.value, name, "rnn")
-    state_cell, sequence_length = split_states(mode, state_cell, sequence_length)
     return mx.sym.FusedRNN(
         data,
         parameters,
