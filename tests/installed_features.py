@@ -164,7 +164,6 @@ def test_symbols_take_lengths_as_the_fourth_input(mode):
         mx.sym.RNN(*inputs, **attributes),
         mx.sym.RNN(*before, sequence_length=inputs[-1], **attributes),
         mx.sym.op.RNN(*inputs, **attributes),
-        mx.sym.FusedRNN(*inputs, **attributes),
     ):
         assert symbol.list_arguments() == names
         executor = symbol.bind(mx.cpu(), dict(zip(names, operator_inputs(problem))))

@@ -191,6 +191,7 @@ def test_lengths_by_position_and_by_keyword(mode):
     for net in (
         fused_rnn.sym.RNN(*variables, **attributes),
         fused_rnn.sym.RNN(*variables[:-1], sequence_length=variables[-1], **attributes),
+        mx.sym.FusedRNN(*variables, **attributes),
         mx.sym.FusedRNN(*variables[:-1], sequence_length=variables[-1], **attributes),
     ):
         executor = net.bind(mx.cpu(), dict(zip(names, arrays)))
