@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import re
 
 import numpy as np
@@ -12,7 +13,7 @@ from helpers import TESTS, run, run_code
 import fused_rnn
 
 DOCS = TESTS.parent / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = [TESTS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
 
 
 def examples(page) -> str:
@@ -48,6 +49,19 @@ def test_every_difference_names_its_test():
     assert len(rows) > 20
     for row in rows:
         assert re.search(r"`\w+\.py::test_\w+`[^|]*\|$", row), row
+
+
+FUNCTIONS = [fused_rnn.functional.Outputs.backward, fused_rnn.functional.LSTMOutputs.backward]
+FUNCTIONS += [fused_rnn.functional.lstm, fused_rnn.functional.gru, fused_rnn.functional.rnn]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__qualname__)
+def test_functions_of_arrays_are_typed_and_documented(function):
+    signature = inspect.signature(function)
+    parameters = [p for p in signature.parameters.values() if p.name != "self"]
+    assert signature.return_annotation is not signature.empty
+    assert all(p.annotation is not p.empty for p in parameters)
+    assert {p.name for p in parameters} <= set(re.findall(r"\w+", inspect.getdoc(function)))
 
 
 def test_every_public_name_is_in_the_reference():
