@@ -2,6 +2,7 @@
 # a build in build/dev.
 #   make ds2       the main job: the DeepSpeech2 benchmark, native operator against ours
 #   make bench-peers  all benchmarks, against other frameworks too, into docs/benchmarks.md
+#   make bench-kernels  every kernel by itself, against the processor's peaks, into docs/kernels.md
 #   make test      the C++ and the Python tests
 #   make fuzz N=5000   that many random configurations
 #   make build     a rebuild of what has changed
@@ -22,7 +23,7 @@ PYTHON := $(shell for python in python3.11 python3 python3.10 python3.9 python3.
 
 export PATH := $(VENV)/bin:$(PATH)
 
-.PHONY: ds2 bench-peers test fuzz build lint format sanitize docs wheel clean
+.PHONY: ds2 bench-peers bench-kernels test fuzz build lint format sanitize docs wheel clean
 
 ds2: build
 	python -m fused_rnn bench ds2
@@ -38,6 +39,15 @@ $(PEERS)/ready:
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet torch==2.13.0 onnx onnxruntime openvino
 	touch $@
+
+# Intel MKL beside oneDNN where its packages can be had, else oneDNN alone.
+bench-kernels: build
+	rm -f build/mkl/bench_kernels
+	-python -m pip install --quiet mkl-static mkl-include && cmake -S . -B build/mkl -G Ninja \
+	  -DFUSED_RNN_PYTHON=OFF -DFUSED_RNN_GEMM=mkl -DCMAKE_PREFIX_PATH=$(VENV) && \
+	  cmake --build build/mkl --target bench_kernels
+	python tools/kernels_page.py --page docs/kernels.md $(BUILD)/bench_kernels \
+	  $$(ls build/mkl/bench_kernels)
 
 test: build
 	ctest --test-dir $(BUILD) --output-on-failure

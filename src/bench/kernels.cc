@@ -1,0 +1,301 @@
+// Times every kernel by itself, with the instruction set that FUSED_RNN_MAX_ISA allows, next to
+// what the processor can do at most (the probes of kernel_table.h). Prints JSON; the entries
+// (bench.h) are named KIND/DTYPE/DETAIL.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/team.h"
+#include "bench/bench.h"
+#include "fused_rnn/rnn.h"
+#include "kernels/kernel_table.h"
+#include "rnn/gemm.h"
+#include "rnn/memory_plan.h"
+#include "rnn/packed_weights.h"
+#include "rnn/recurrence.h"
+
+namespace fused_rnn {
+namespace {
+
+volatile double g_sink;
+
+template <typename Real>
+Timed FmaProbe() {
+  constexpr int64_t kIterations = 1000;
+  const auto call = [] {
+    Real value;
+    const double operations = Kernels<Real>().fma_rounds(kIterations, &value);
+    g_sink = static_cast<double>(value);
+    return operations;
+  };
+  return {"fma", call(), call};
+}
+
+template <typename Weight>
+void Read(const Weight* data, int64_t n) {
+  const int64_t floats = n * static_cast<int64_t>(sizeof(Weight)) / 4;
+  g_sink =
+      static_cast<double>(Kernels<float>().read_all(reinterpret_cast<const float*>(data), floats));
+}
+
+// A recurrent product's tiles of one row up to an input product's 60, at K = 800. Panels of more
+// than the second-level cache holds, in the order of a recurrence (recurrence.h).
+template <typename Real, typename Weight>
+void Tiles(Bench* bench, const char* dtype) {
+  constexpr int64_t K = 800, kBytes = 5'000'000;
+  const int64_t V = Kernels<Real>().lanes, tile = kTilePanels * K * V;
+  const int64_t tile_bytes = tile * static_cast<int64_t>(sizeof(Weight));
+  const int64_t tiles = bench->options().quick ? 2 : kBytes / tile_bytes;
+  const Array<Weight> panels(tiles * tile);
+  for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 20, 40, 60}) {
+    const std::string name = std::string("tile/") + dtype + "/" + std::to_string(rows);
+    if (!bench->Wants(name)) continue;
+    const Array<Real> a(rows * K), c(rows * kTilePanels * V);
+    int64_t step = 0;
+    const auto sweep = [&](const auto& body) {
+      SerialPhases().Run(tiles, /*per_tile=*/1, OrderOfStep(step++), body);
+    };
+    const auto gemm = [&] {
+      sweep([&](BlockTile at) {
+        // The recurrent products prefetch, the input products (more rows) do not.
+        const Weight* next = rows <= kTileRows ? panels.get() + at.next * tile : nullptr;
+        Panels<Real, Weight>().gemm({rows, K, kTilePanels, a.get(), K,
+                                     panels.get() + at.begin * tile, c.get(), kTilePanels * V,
+                                     false, next});
+      });
+    };
+    const auto read = [&] {
+      sweep([&](BlockTile at) { Read(panels.get() + at.begin * tile, tile); });
+    };
+    bench->Measure(name, {{"kernel", 2.0 * static_cast<double>(rows * tiles * tile), gemm},
+                          FmaProbe<Real>(),
+                          {"read", static_cast<double>(tiles * tile_bytes), read}});
+  }
+}
+
+// One row with weights that are not packed, of sizes for each level of cache.
+template <typename Weight>
+void Rows(Bench* bench, const char* dtype) {
+  constexpr int64_t K = 800, row_bytes = K * static_cast<int64_t>(sizeof(Weight));
+  for (int64_t bytes : {64'000, 512'000, 5'120'000}) {
+    const std::string name = std::string("row/") + dtype + "/" + std::to_string(bytes);
+    if (!bench->Wants(name)) continue;
+    const int64_t columns = bytes / row_bytes;
+    const Array<Weight> w(columns * K);
+    const Array<float> a(K), c(columns);
+    const auto gemm = [&] {
+      Panels<float, Weight>().row_gemm({1, K, columns, a.get(), K, w.get(), K, c.get(), columns});
+    };
+    const double work = static_cast<double>(columns * row_bytes);
+    bench->Measure(name,
+                   {{"kernel", work, gemm}, {"read", work, [&] { Read(w.get(), columns * K); }}});
+  }
+}
+
+// The recurrent weights [4K, K] of an LSTM with K units, as the forward (transposed) and the
+// backward pack them.
+template <typename Real, typename Weight>
+void Packing(Bench* bench, const char* dtype) {
+  const auto& kernels = Panels<Real, Weight>();
+  const int64_t V = Kernels<Real>().lanes;
+  for (int64_t K : {64, 800, 1024}) {
+    const std::string detail = std::string("/") + dtype + "/" + std::to_string(K);
+    if (!bench->Wants("pack" + detail) && !bench->Wants("pack_transposed" + detail)) continue;
+    const int64_t size = 4 * K * K;
+    const Array<Weight> w(size), panels(size);
+    const auto transposed = [&] {
+      for (int64_t j = 0; j < 4 * K; j += V) {
+        kernels.pack_transposed(w.get() + j * K, K, V, K, panels.get() + j * K);
+      }
+    };
+    const auto plain = [&] {
+      for (int64_t j = 0; j < K; j += V) {
+        kernels.pack(w.get() + j, K, V, 4 * K, panels.get() + j * 4 * K);
+      }
+    };
+    const double work = static_cast<double>(size) * sizeof(Weight);
+    const Timed read{"read", work, [&] { Read(w.get(), size); }};
+    bench->Measure("pack_transposed" + detail, {{"kernel", work, transposed}, read});
+    bench->Measure("pack" + detail, {{"kernel", work, plain}, read});
+  }
+}
+
+// The gate arithmetic of one tile of a training step of 20 sequences; everything is in the
+// first-level cache.
+template <typename Real>
+void Gates(Bench* bench, const char* dtype) {
+  constexpr int64_t kRows = 20;
+  const char* const names[] = {"rnn_relu", "rnn_tanh", "lstm", "gru"};  // by Mode
+  const int64_t gates_of[] = {1, 1, 4, 3};
+  for (int mode = 0; mode < 4; ++mode) {
+    const int64_t G = gates_of[mode];
+    const int64_t units = BlocksPerTile(G) * Kernels<Real>().lanes, columns = G * units;
+    const std::string name = std::string("gates/") + dtype + "/" + names[mode];
+    if (!bench->Wants(name)) continue;
+    const int64_t size = kRows * (G + 1) * units;  // of the largest
+    const Array<Real> tile(size), gates(size), bias(size), n(size), h_prev(size), c_prev(size),
+        c(size), h(size), dh(size), dy(size), dc(size), out(size), dgates(size), db(size);
+    const auto set_states = [&](auto* args) {
+      args->rows = kRows;
+      args->units = units;
+      args->gates = gates.get();
+      args->gates_ld = columns;
+      args->recurrent_n = n.get();
+      args->h_prev = h_prev.get();
+      args->c_prev = c_prev.get();
+      args->c = c.get();
+      args->h = h.get();
+      args->recurrent_n_ld = args->h_prev_ld = args->c_prev_ld = args->c_ld = args->h_ld = units;
+    };
+    CellForwardArgs<Real> forward{};
+    set_states(&forward);
+    forward.tile = tile.get();
+    forward.tile_ld = columns;
+    forward.keep = G > 1;
+    forward.bias = bias.get();
+    forward.bias_stride = units;
+    CellBackwardArgs<Real> backward{};
+    set_states(&backward);
+    backward.tile = dh.get();
+    backward.dy = dy.get();
+    backward.dc = dc.get();
+    backward.carry_out = backward.dc_out = out.get();
+    backward.dgates = dgates.get();
+    backward.dgates_ld = (G + 1) * units;
+    backward.db = db.get();
+    backward.tile_ld = backward.dy_ld = backward.dc_ld = backward.dc_out_ld = units;
+    backward.carry_out_ld = backward.dgate_stride = units;
+    const double work = static_cast<double>(kRows * units);
+    const auto& kernels = Kernels<Real>();
+    bench->Measure(name, {{"forward", work, [&] { kernels.cell_forward[mode](forward); }},
+                          {"backward", work, [&] { kernels.cell_backward[mode](backward); }},
+                          FmaProbe<Real>()});
+  }
+}
+
+// c [M, panels*V] = a [M, K] times panels: chunks of rows and runs of rows and panels as
+// forward_layer.h has them for its input products.
+template <typename Real>
+void OwnProduct(const PanelLayout& layout, int64_t M, int64_t chunk, const Real* a,
+                const Real* panels, Real* c) {
+  constexpr int64_t kRun = 60, kPanels = 2 * kTilePanels;
+  const int64_t K = layout.K, c_ld = layout.panels() * layout.V;
+  for (int64_t begin = 0; begin < M; begin += chunk) {
+    const int64_t end = std::min(M, begin + chunk);
+    for (int64_t p = 0; p < layout.panels(); p += kPanels) {
+      const int64_t count = std::min(kPanels, layout.panels() - p);
+      for (int64_t row = begin; row < end; row += kRun) {
+        Kernels<Real>().panels.gemm({std::min(kRun, end - row), K, count, a + row * K, K,
+                                     panels + p * K * layout.V, c + row * c_ld + p * layout.V, c_ld,
+                                     false, nullptr});
+      }
+    }
+  }
+}
+
+// The large products of a DeepSpeech2 LSTM layer: x W^T, which the forward computes with our own
+// tile, and dW = dgates^T x and dx = dgates W, for which the backward has a library. Own times
+// include the packing.
+template <typename Real>
+void Products(Bench* bench, const char* dtype) {
+  if (!bench->Wants(std::string("product/") + dtype)) return;
+  Problem problem;
+  problem.T = bench->options().quick ? 3 : 300;
+  problem.N = 20;
+  problem.I = problem.H = 800;
+  const Dims dims(problem);
+  const ForwardPlan plan(dims, /*training=*/true, Kernels<Real>().lanes);
+  const int64_t M = dims.T * dims.N, H = dims.H, GH = dims.G * H, chunk = plan.chunk * dims.N;
+  const int64_t V = Kernels<Real>().lanes;
+  const PanelLayout forward = plan.Input(0), backward{H, 1, GH, V};
+  const Array<Real> x(M * H), W(GH * H), dgates(M * GH), c(std::max(M * GH, GH * H)),
+      panels(GH * H);
+  const double work = 2.0 * static_cast<double>(M) * static_cast<double>(GH * H);
+  const auto library = [&](const GemmArgs<Real>& args) {
+    return Timed{"library", work, [args] { Gemm(args); }};
+  };
+  const auto measure = [&](const char* detail, std::vector<Timed> timed) {
+    const std::string name = std::string("product/") + dtype + "/" + detail;
+    timed.push_back(FmaProbe<Real>());
+    bench->Measure(name, timed);
+  };
+  measure("forward", {library({M, GH, H, x.get(), H, false, W.get(), H, true, c.get(), GH, false}),
+                      {"own", work, [&] {
+                         PackBlocks<Real, Real>(forward, W.get(), 0, forward.blocks(),
+                                                panels.get());
+                         OwnProduct(forward, M, chunk, x.get(), panels.get(), c.get());
+                       }}});
+  measure("dW",
+          {library({GH, H, M, dgates.get(), GH, true, x.get(), H, false, c.get(), H, false})});
+  measure("dx", {library({M, H, GH, dgates.get(), GH, false, W.get(), H, false, c.get(), H, false}),
+                 {"own", work, [&] {
+                    for (int64_t j = 0; j < H; j += V) {
+                      Kernels<Real>().panels.pack(W.get() + j, H, V, GH, panels.get() + j * GH);
+                    }
+                    OwnProduct(backward, M, chunk, dgates.get(), panels.get(), c.get());
+                  }}});
+}
+
+Options Parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const auto is = [&](const char* name) { return std::strcmp(argv[i], name) == 0; };
+    if (is("--quick")) {
+      options.quick = true;
+      options.seconds = 0;
+      options.rounds = 1;
+    } else if (is("--only") && i + 1 < argc) {
+      options.only = argv[++i];
+    } else if (is("--calls") && i + 1 < argc) {
+      options.calls = std::atoll(argv[++i]);
+    } else {
+      std::fprintf(stderr,
+                   "expected [--quick] [--only NAME_OR_FIRST_PARTS] [--calls NUMBER], got %s\n",
+                   argv[i]);
+      std::exit(2);
+    }
+  }
+  return options;
+}
+
+void Run(const Options& options) {
+  Bench bench(options);
+  SetNumThreads(1);
+  const FlushSubnormals flush;  // as the passes do
+  std::printf(
+      "{\"isa\": \"%s\", \"lanes\": %d, \"backend\": \"%s\", \"compiler\": \"GCC %s\", "
+      "\"entries\": [",
+      IsaName(), Kernels<float>().lanes, GemmBackend(), __VERSION__);
+  Tiles<float, float>(&bench, "float32");
+  Tiles<double, double>(&bench, "float64");
+  Tiles<float, Float16>(&bench, "float16");
+  Tiles<float, BFloat16>(&bench, "bfloat16");
+  Rows<float>(&bench, "float32");
+  Rows<Float16>(&bench, "float16");
+  Rows<BFloat16>(&bench, "bfloat16");
+  Packing<float, float>(&bench, "float32");
+  Packing<double, double>(&bench, "float64");
+  Packing<float, Float16>(&bench, "float16");
+  Gates<float>(&bench, "float32");
+  Gates<double>(&bench, "float64");
+  if (ActiveIsa() == DetectedIsa()) {  // libraries choose theirs for themselves
+    Products<float>(&bench, "float32");
+    Products<double>(&bench, "float64");
+  }
+  std::printf("\n]}\n");
+}
+
+}  // namespace
+}  // namespace fused_rnn
+
+int main(int argc, char** argv) try {
+  fused_rnn::Run(fused_rnn::Parse(argc, argv));
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
