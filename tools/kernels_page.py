@@ -119,8 +119,9 @@ def gates(reports: list[Report]) -> Table:
         for name in ("forward", "backward")
     ]
     note = (
-        "ns for a unit of one sequence, all data in the first-level cache: and what share that is "
-        f"of the time which the unit's product of a step takes at the FMA peak, at H={HIDDEN}."
+        "ns for a unit of one sequence, with all data in the first-level cache, and that as a "
+        "share of the time which the unit's product of a step takes at the FMA peak, at "
+        f"H={HIDDEN}."
     )
     return Table("Gates", note, ["", "mode", "pass", *TYPES[:2]], lines)
 
@@ -183,7 +184,7 @@ def tables(programs: list[Path], options: list[str]) -> Iterator[Table]:
     for other in programs[1:]:
         libraries.append(Report(other, reports[0].isa, ["--only", "product", *options]))
     yield from map(tiles, reports)
-    note = "The same runs, as panels read: with so few rows, reading is what takes the time."
+    note = "The same runs, as panels read: near 100%, it is reading that takes the time."
     yield reading(reports, "Tiles of few rows: reading", note, ["tile"], "rows")
     note = "Each weight is read once, where it is."
     yield reading(reports, "One row, weights not packed", note, ["row"], "bytes")
