@@ -97,6 +97,20 @@ void Rows(Bench* bench, const char* dtype) {
   }
 }
 
+// The panels of w [K, columns], as the backward makes them: a few rows of a tile at a time.
+template <typename Real, typename Weight>
+void PackRows(const Weight* w, int64_t columns, int64_t K, Weight* panels) {
+  constexpr int64_t kRows = 8;
+  const int64_t V = Kernels<Real>().lanes, width = kTilePanels * V;
+  for (int64_t begin = 0; begin < columns; begin += width) {
+    for (int64_t k = 0; k < K; k += kRows) {
+      for (int64_t j = begin; j < std::min(columns, begin + width); j += V) {
+        Panels<Real, Weight>().pack(w + k * columns + j, columns, V, kRows, panels + j * K + k * V);
+      }
+    }
+  }
+}
+
 // The recurrent weights [4K, K] of an LSTM with K units, as the forward (transposed) and the
 // backward pack them.
 template <typename Real, typename Weight>
@@ -113,11 +127,7 @@ void Packing(Bench* bench, const char* dtype) {
         kernels.pack_transposed(w.get() + j * K, K, V, K, panels.get() + j * K);
       }
     };
-    const auto plain = [&] {
-      for (int64_t j = 0; j < K; j += V) {
-        kernels.pack(w.get() + j, K, V, 4 * K, panels.get() + j * 4 * K);
-      }
-    };
+    const auto plain = [&] { PackRows<Real, Weight>(w.get(), K, 4 * K, panels.get()); };
     const double work = static_cast<double>(size) * sizeof(Weight);
     const Timed read{"read", work, [&] { Read(w.get(), size); }};
     bench->Measure("pack_transposed" + detail, {{"kernel", work, transposed}, read});
@@ -134,7 +144,7 @@ void Gates(Bench* bench, const char* dtype) {
   const int64_t gates_of[] = {1, 1, 4, 3};
   for (int mode = 0; mode < 4; ++mode) {
     const int64_t G = gates_of[mode];
-    const int64_t units = BlocksPerTile(G) * Kernels<Real>().lanes, columns = G * units;
+    const int64_t units = BlocksPerTile(G, kRows) * Kernels<Real>().lanes, columns = G * units;
     const std::string name = std::string("gates/") + dtype + "/" + names[mode];
     if (!bench->Wants(name)) continue;
     const int64_t size = kRows * (G + 1) * units;  // of the largest
@@ -211,8 +221,7 @@ void Products(Bench* bench, const char* dtype) {
   const Dims dims(problem);
   const ForwardPlan plan(dims, /*training=*/true, Kernels<Real>().lanes);
   const int64_t M = dims.T * dims.N, H = dims.H, GH = dims.G * H, chunk = plan.chunk * dims.N;
-  const int64_t V = Kernels<Real>().lanes;
-  const PanelLayout forward = plan.Input(0), backward{H, 1, GH, V};
+  const PanelLayout forward = plan.Input(0), backward{H, 1, GH, forward.V};
   const Array<Real> x(M * H), W(GH * H), dgates(M * GH), c(std::max(M * GH, GH * H)),
       panels(GH * H);
   const double work = 2.0 * static_cast<double>(M) * static_cast<double>(GH * H);
@@ -234,9 +243,7 @@ void Products(Bench* bench, const char* dtype) {
           {library({GH, H, M, dgates.get(), GH, true, x.get(), H, false, c.get(), H, false})});
   measure("dx", {library({M, H, GH, dgates.get(), GH, false, W.get(), H, false, c.get(), H, false}),
                  {"own", work, [&] {
-                    for (int64_t j = 0; j < H; j += V) {
-                      Kernels<Real>().panels.pack(W.get() + j, H, V, GH, panels.get() + j * GH);
-                    }
+                    PackRows<Real, Real>(W.get(), H, GH, panels.get());
                     OwnProduct(backward, M, chunk, dgates.get(), panels.get(), c.get());
                   }}});
 }
