@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "lengths.h"
+#include "openmp.h"
 #include "staging.h"
 
 namespace fused_rnn {
@@ -66,6 +67,11 @@ uint64_t HashOf(const Tensor& tensor) { return HashBytes(tensor.data, ByteCount(
 
 bool SameSizes(const Problem& a, const Problem& b) {
   return a.T == b.T && a.N == b.N && a.I == b.I && a.dtype == b.dtype;
+}
+
+// Multiply-adds of a forward: each weight meets each row.
+double WorkOf(const Problem& problem) {
+  return static_cast<double>(problem.T) * problem.N * ParamCount(problem);
 }
 
 uint64_t DrawSeed(const mxnet::OpContext& ctx) {
@@ -138,6 +144,7 @@ void OpState::RunForward(const Problem& problem, ForwardArgs args, bool training
   }
   Buffer workspace(BufferKind::kWorkspace);
   args.workspace = workspace.Resize(bytes);
+  EndIdleThreads(WorkOf(problem));
   fused_rnn::Forward(problem, args);
 }
 
@@ -311,6 +318,7 @@ void OpState::Backward(const Tensors& inputs, const Requests& requests, const Te
   Buffer workspace(BufferKind::kWorkspace);
   args.workspace = workspace.Resize(BackwardWorkspaceBytes(problem));
   args.reserve = reserve_.data();
+  EndIdleThreads(WorkOf(problem));
   fused_rnn::Backward(problem, args);
   staging.Commit(x.type);
   // The pool lends it to other states meanwhile (a model of many buckets has as many states). A
