@@ -8,6 +8,8 @@ import reference
 from helpers import check, check_outputs, core_forward, make
 from reference import EPS, MODES, Outputs, Shape
 
+from fused_rnn import _core
+
 DTYPES = ("float64", "float32")
 SIZES = (
     1,
@@ -63,6 +65,24 @@ def test_every_size_one_or_two(mode, dtype):
 def test_long_sequences_of_one_unit(mode):
     problem = make(mode, T=1024, N=4, I=4, H=1, dtype="float32")
     check_outputs(core_forward(problem, "float32"), problem.outputs(), problem.shape, "float32")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_inputs_that_are_projected_part_by_part(mode):
+    """A layer projects the inputs of some steps at a time, and keeps no more: twice the steps take
+    the same workspace. Parts of the two directions, and of falling lengths, end elsewhere.
+    """
+    sizes = {"T": 90, "N": 32, "I": 5, "H": 1100 if mode.startswith("rnn") else 300}
+
+    def workspace(T: int) -> int:
+        return _core.sizes(mode, T, *list(sizes.values())[1:])["workspace_inference"]
+
+    assert workspace(90) == workspace(180)
+    for lengths in (None, [90] * 10 + list(range(22))):
+        options = {} if lengths is None else {"lengths": lengths}
+        problem = make(mode, **sizes, D=2, dtype="float32", **options)
+        outputs = core_forward(problem, "float32")
+        check_outputs(outputs, problem.outputs(), problem.shape, "float32")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
