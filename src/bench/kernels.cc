@@ -97,17 +97,12 @@ void Rows(Bench* bench, const char* dtype) {
   }
 }
 
-// The panels of w [K, columns], as the backward makes them: a few rows of a tile at a time.
+// The panels of w [K, columns], as the backward makes them: a tile at a time.
 template <typename Real, typename Weight>
-void PackRows(const Weight* w, int64_t columns, int64_t K, Weight* panels) {
-  constexpr int64_t kRows = 8;
+void PackTiles(const Weight* w, int64_t columns, int64_t K, Weight* panels) {
   const int64_t V = Kernels<Real>().lanes, width = kTilePanels * V;
-  for (int64_t begin = 0; begin < columns; begin += width) {
-    for (int64_t k = 0; k < K; k += kRows) {
-      for (int64_t j = begin; j < std::min(columns, begin + width); j += V) {
-        Panels<Real, Weight>().pack(w + k * columns + j, columns, V, kRows, panels + j * K + k * V);
-      }
-    }
+  for (int64_t j = 0; j < columns; j += width) {
+    PackRows<Real, Weight>(w + j, columns, K, std::min(width, columns - j), panels + j * K, K * V);
   }
 }
 
@@ -124,10 +119,10 @@ void Packing(Bench* bench, const char* dtype) {
     const Array<Weight> w(size), panels(size);
     const auto transposed = [&] {
       for (int64_t j = 0; j < 4 * K; j += V) {
-        kernels.pack_transposed(w.get() + j * K, K, V, K, panels.get() + j * K);
+        kernels.pack_transposed(w.get() + j * K, K, V, K, panels.get() + j * K, V);
       }
     };
-    const auto plain = [&] { PackRows<Real, Weight>(w.get(), K, 4 * K, panels.get()); };
+    const auto plain = [&] { PackTiles<Real, Weight>(w.get(), K, 4 * K, panels.get()); };
     const double work = static_cast<double>(size) * sizeof(Weight);
     const Timed read{"read", work, [&] { Read(w.get(), size); }};
     bench->Measure("pack_transposed" + detail, {{"kernel", work, transposed}, read});
@@ -243,7 +238,7 @@ void Products(Bench* bench, const char* dtype) {
           {library({GH, H, M, dgates.get(), GH, true, x.get(), H, false, c.get(), H, false})});
   measure("dx", {library({M, H, GH, dgates.get(), GH, false, W.get(), H, false, c.get(), H, false}),
                  {"own", work, [&] {
-                    PackRows<Real, Real>(W.get(), H, GH, panels.get());
+                    PackTiles<Real, Real>(W.get(), H, GH, panels.get());
                     OwnProduct(backward, M, chunk, dgates.get(), panels.get(), c.get());
                   }}});
 }

@@ -118,8 +118,10 @@ template <typename Real, typename Weight>
 struct PanelKernels {
   void (*gemm)(const PanelGemmArgs<Real, Weight>&);
   void (*row_gemm)(const RowGemmArgs<Real, Weight>&);  // without panels
-  // panel (k, j) = w[j*ld + k], or w[k*ld + j], for j < columns; 0 for columns <= j < V.
-  void (*pack_transposed)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel);
+  // panel (k, j) = w[j*ld + k], or w[k*ld + j], for j < columns; 0 for columns <= j < V. Element
+  // (k, j) is at k*panel_ld + j, in a panel at k*V + j.
+  void (*pack_transposed)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel,
+                          int64_t panel_ld);
   void (*pack)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel);
 };
 

@@ -49,9 +49,10 @@ inline void Transpose(Bits (&rows)[V]) {
   }
 }
 
-// panel (k, j) = w[j*ld + k]
+// panel[k*panel_ld + j] = w[j*ld + k]
 template <typename Real, typename Weight>
-void PackPanelTransposed(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel) {
+void PackPanelTransposed(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel,
+                         int64_t panel_ld) {
   constexpr int V = kLanes<Real>;
   using Bits = typename BitsOfElements<sizeof(Weight), V>::type;
   int64_t k = 0;
@@ -63,12 +64,12 @@ void PackPanelTransposed(const Weight* w, int64_t ld, int64_t columns, int64_t K
       Transpose<Bits, V>(rows);
 #pragma GCC unroll 16
       for (int j = 0; j < V; ++j) {
-        __builtin_memcpy(panel + (k + j) * V, &rows[j], sizeof(Bits));
+        __builtin_memcpy(panel + (k + j) * panel_ld, &rows[j], sizeof(Bits));
       }
     }
   }
   for (; k < K; ++k) {
-    for (int j = 0; j < V; ++j) panel[k * V + j] = j < columns ? w[j * ld + k] : Weight{};
+    for (int j = 0; j < V; ++j) panel[k * panel_ld + j] = j < columns ? w[j * ld + k] : Weight{};
   }
 }
 

@@ -5,21 +5,9 @@
 
 #include "kernels/kernel_table.h"
 #include "rnn/memory_plan.h"
+#include "rnn/pack.h"
 
 namespace fused_rnn {
-
-// The panels of blocks [begin, begin + count) from w [gates*columns, K].
-template <typename Real, typename Weight>
-void PackBlocks(const PanelLayout& layout, const Weight* w, int64_t begin, int64_t count,
-                Weight* panels) {
-  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>();
-  for (int64_t b = begin; b < begin + count; ++b) {
-    for (int64_t g = 0; g < layout.gates; ++g) {
-      kernels.pack_transposed(w + (g * layout.columns + b * layout.V) * layout.K, layout.K,
-                              layout.ColumnsOf(b), layout.K, panels + layout.Offset(b, g));
-    }
-  }
-}
 
 // bias [(G + 1)*H] as CellForwardArgs wants it: both biases of a gate add up, but for a GRU's n
 // gate, whose bR is inside the reset product.

@@ -1,76 +1,116 @@
 // float64 products on our own panel kernel, after Goto and van de Geijn ("Anatomy of
-// high-performance matrix multiplication", 2008): B is packed a panel at a time and stays in the
-// second-level cache while blocks of A pass by.
+// high-performance matrix multiplication", 2008): panels of B are packed and stay in the cache
+// while rows of A pass by.
 #include <algorithm>
+#include <memory>
 
 #include "kernels/kernel_table.h"
 #include "rnn/gemm.h"
+#include "rnn/pack.h"
 
 namespace fused_rnn {
 namespace {
 
-constexpr int64_t kBlockK = 256;
-constexpr int64_t kBlockRows = 96;  // of A: 96 x 256 doubles are 192 KiB
-constexpr int64_t kPanels = 4;      // of B at a time
-constexpr int64_t kMaxLanes = 8;    // doubles in the widest vector
+// Of A and B at a time: a strip of A and the panels of B stay in the second-level cache.
+constexpr int64_t kBlockK = 512;
+constexpr int64_t kBlockRows = 256;
+constexpr int64_t kStrip = 56;  // whole row tiles of every instruction set
+constexpr int64_t kPanels = 4;
+// Rows of A^T lie so far apart that their starts do not compete for one place of a cache.
+constexpr int64_t kTransposedLd = kBlockK + 16;
+constexpr int64_t kMostLanes = 8;  // doubles in the widest vector
+constexpr int64_t kAlignment = 64;
 
+// One per thread, kept for its next products.
 struct Scratch {
-  alignas(64) double b[kPanels * kBlockK * kMaxLanes];
-  alignas(64) double a[kBlockRows * kBlockK];
-  alignas(64) double c[kBlockRows * kPanels * kMaxLanes];
+  alignas(kAlignment) double b[kPanels * kBlockK * kMostLanes];
+  alignas(kAlignment) double a[kBlockRows * kTransposedLd];
+  alignas(kAlignment) double c[kStrip * kPanels * kMostLanes];
 };
 
-// Columns [n0, n0 + columns) of C.
-void PanelColumns(const GemmArgs<double>& args, const KernelTable<double>& kernels, int64_t n0,
-                  int64_t columns, Scratch* scratch) {
-  const int64_t V = kernels.lanes, panels = (columns + V - 1) / V, c_ld = panels * V;
-  for (int64_t k0 = 0; k0 < args.K; k0 += kBlockK) {
-    const int64_t K = std::min(kBlockK, args.K - k0);
-    for (int64_t p = 0; p < panels; ++p) {
-      const int64_t n = n0 + p * V, some = std::min(V, n0 + columns - n);
-      if (args.b_transposed) {
-        kernels.panels.pack_transposed(args.b + n * args.b_ld + k0, args.b_ld, some, K,
-                                       scratch->b + p * K * V);
-      } else {
-        kernels.panels.pack(args.b + k0 * args.b_ld + n, args.b_ld, some, K,
-                            scratch->b + p * K * V);
-      }
-    }
-    for (int64_t m0 = 0; m0 < args.M; m0 += kBlockRows) {
-      const int64_t rows = std::min(kBlockRows, args.M - m0);
-      const double* a = args.a + m0 * args.a_ld + k0;
-      int64_t a_ld = args.a_ld;
-      if (args.a_transposed) {
-        for (int64_t k = 0; k < K; ++k) {
-          for (int64_t m = 0; m < rows; ++m)
-            scratch->a[m * K + k] = args.a[(k0 + k) * args.a_ld + m0 + m];
-        }
-        a = scratch->a;
-        a_ld = K;
-      }
-      kernels.panels.gemm({rows, K, panels, a, a_ld, scratch->b, scratch->c, c_ld, false, nullptr});
-      for (int64_t m = 0; m < rows; ++m) {
-        double* c = args.c + (m0 + m) * args.c_ld + n0;
-        const double* tile = scratch->c + m * c_ld;
-        if (k0 > 0 || args.accumulate) {
-          for (int64_t n = 0; n < columns; ++n) c[n] += tile[n];
-        } else {
-          std::copy(tile, tile + columns, c);
+class Product {
+ public:
+  explicit Product(const GemmArgs<double>& args) : args_(args) {
+    static thread_local std::unique_ptr<Scratch> scratch;
+    if (scratch == nullptr) scratch.reset(new Scratch);
+    scratch_ = scratch.get();
+  }
+
+  void Run() {
+    const int64_t width = kPanels * V_;
+    for (int64_t m = 0; m < args_.M; m += kBlockRows) {
+      const int64_t rows = std::min(kBlockRows, args_.M - m);
+      for (int64_t k = 0; k < args_.K; k += kBlockK) {
+        const int64_t K = std::min(kBlockK, args_.K - k);
+        PlaceA(m, rows, k, K);
+        for (int64_t n = 0; n < args_.N; n += width) {
+          const int64_t columns = std::min(width, args_.N - n);
+          PackB(k, K, n, columns);
+          Multiply(m, rows, k, K, n, columns);
         }
       }
     }
   }
-}
+
+ private:
+  // Rows [m, m + rows) of A, columns [k, k + K): where they are, or transposed into the scratch.
+  void PlaceA(int64_t m, int64_t rows, int64_t k, int64_t K) {
+    a_ = args_.a + m * args_.a_ld + k;
+    a_ld_ = args_.a_ld;
+    if (!args_.a_transposed) return;
+    a_ = scratch_->a;
+    a_ld_ = kTransposedLd;
+    for (int64_t i = 0; i < K; i += V_) {
+      kernels_.panels.pack_transposed(args_.a + (k + i) * args_.a_ld + m, args_.a_ld,
+                                      std::min(V_, K - i), rows, scratch_->a + i, kTransposedLd);
+    }
+  }
+
+  void PackB(int64_t k, int64_t K, int64_t n, int64_t columns) {
+    if (args_.b_transposed) {
+      for (int64_t j = 0; j < columns; j += V_) {
+        kernels_.panels.pack_transposed(args_.b + (n + j) * args_.b_ld + k, args_.b_ld,
+                                        std::min(V_, columns - j), K, scratch_->b + j * K, V_);
+      }
+      return;
+    }
+    PackRows<double, double>(args_.b + k * args_.b_ld + n, args_.b_ld, K, columns, scratch_->b,
+                             K * V_);
+  }
+
+  void Multiply(int64_t m, int64_t rows, int64_t k, int64_t K, int64_t n, int64_t columns) {
+    const int64_t panels = (columns + V_ - 1) / V_, padded = panels * V_;
+    const bool accumulate = args_.accumulate || k > 0;
+    for (int64_t r = 0; r < rows; r += kStrip) {
+      const int64_t strip = std::min(kStrip, rows - r);
+      const double* a = a_ + r * a_ld_;
+      double* c = args_.c + (m + r) * args_.c_ld + n;
+      if (columns == padded) {
+        kernels_.panels.gemm(
+            {strip, K, panels, a, a_ld_, scratch_->b, c, args_.c_ld, accumulate, nullptr});
+        continue;
+      }
+      // The kernel writes whole vectors.
+      kernels_.panels.gemm(
+          {strip, K, panels, a, a_ld_, scratch_->b, scratch_->c, padded, false, nullptr});
+      for (int64_t i = 0; i < strip; ++i) {
+        double* to = c + i * args_.c_ld;
+        const double* from = scratch_->c + i * padded;
+        for (int64_t j = 0; j < columns; ++j) to[j] = accumulate ? to[j] + from[j] : from[j];
+      }
+    }
+  }
+
+  const GemmArgs<double>& args_;
+  const KernelTable<double>& kernels_ = Kernels<double>();
+  const int64_t V_ = kernels_.lanes;
+  Scratch* scratch_;
+  const double* a_ = nullptr;
+  int64_t a_ld_ = 0;
+};
 
 }  // namespace
 
-void SerialGemm(const GemmArgs<double>& args) {
-  static thread_local Scratch scratch;
-  const KernelTable<double>& kernels = Kernels<double>();
-  const int64_t width = kPanels * kernels.lanes;
-  for (int64_t n = 0; n < args.N; n += width) {
-    PanelColumns(args, kernels, n, std::min(width, args.N - n), &scratch);
-  }
-}
+void SerialGemm(const GemmArgs<double>& args) { Product(args).Run(); }
 
 }  // namespace fused_rnn

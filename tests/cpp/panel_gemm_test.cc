@@ -181,8 +181,11 @@ void TestPacking() {
             for (int64_t j = 0; j < columns; ++j)
               w[transposed ? j * ld + k : k * ld + j] = FromDouble<Weight>(value(k, j));
           }
-          (transposed ? kernels.pack_transposed : kernels.pack)(w.data(), ld, columns, K,
-                                                                panel.data());
+          if (transposed) {
+            kernels.pack_transposed(w.data(), ld, columns, K, panel.data(), V);
+          } else {
+            kernels.pack(w.data(), ld, columns, K, panel.data());
+          }
           int64_t wrong = 0;
           for (int64_t k = 0; k < K; ++k) {
             for (int64_t j = 0; j < V; ++j)
