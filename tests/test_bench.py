@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import mxnet as mx
 import pytest
 from helpers import run
 
@@ -14,9 +13,10 @@ from fused_rnn.bench.problem import Problem
 SMALL = ["--T", "4", "--N", "2", "--I", "3", "--H", "5", "--layers", "2", "--bidirectional"]
 
 
-def test_small_run(tmp_path):
+@pytest.mark.parametrize("form", [[], ["--imperative"]])
+def test_small_run(tmp_path, form):
     command = ["-m", "fused_rnn", "bench", "ds2", *SMALL, "--rounds", "3", "--threads", "2"]
-    done = run([*command, "--output", str(tmp_path)])
+    done = run([*command, *form, "--output", str(tmp_path)])
     assert done.returncode == 0, done.stdout
     for label in ("LSTM forward", "GRU forward+backward", "vRNN tanh forward", "speed-up"):
         assert label in done.stdout
@@ -47,15 +47,17 @@ def test_bad_options():
     assert run(["-m", "fused_rnn", "bench", "ds3"]).returncode != 0
 
 
-def test_a_wrong_result_ends_the_run(monkeypatch):
-    case = ds2.Case(Problem("gru", T=4, N=2, I=3, H=5))
+@pytest.mark.parametrize("imperative", [False, True])
+def test_a_wrong_result_ends_the_run(imperative, monkeypatch):
+    case = ds2.Case(Problem("gru", T=4, N=2, I=3, H=5), imperative)
     case.compare()
-    right = mx.nd.FusedRNN
+    ours = case.operators["ours"]
+    right = ours.run
 
-    def wrong(**inputs):
-        outputs = right(**inputs)
+    def wrong(heads):
+        outputs = right(heads)
         return [outputs[0] * 1.001, *outputs[1:]]
 
-    monkeypatch.setattr(mx.nd, "FusedRNN", wrong)
+    monkeypatch.setattr(ours, "run", wrong)
     with pytest.raises(SystemExit, match="output 0 differs"):
         case.compare()

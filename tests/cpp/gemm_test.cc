@@ -95,7 +95,7 @@ void TestSizes() {
       for (int64_t K : {0, 1, 2, 9}) TestForms<Real>(M, N, K);
     }
   }
-  // Beyond the blocks of the float64 product (96 rows, 32 columns, 256 of K), large enough for five
+  // Beyond the blocks of the float64 product (56 rows, 32 columns, 512 of K), large enough for five
   // threads.
   for (int threads : {1, 5}) {
     Scope scope("threads %d", threads);

@@ -2,6 +2,10 @@
 
 Each round times both, one after the other, and the processor's FMA peak around them, so that a
 ratio never compares two moments of a machine that others use too.
+
+Both are bound as symbols, as modules, hybridized blocks with static memory and exported models are:
+MXNet makes an operator's state once then. With `--imperative` they are called on arrays, where each
+call makes a state, and the native operator prepares its weights anew in each.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Callable
 
 import mxnet as mx
 import numpy as np
@@ -25,13 +28,52 @@ from fused_rnn.bench.report import Row
 
 MIN_ROUNDS = 3
 MODES = ("lstm", "gru", "rnn_tanh")
+OPERATORS = {"native": "RNN", "ours": "FusedRNN"}  # names in mx.sym and mx.nd
+DIFFERENTIATED = ("data", "parameters")
 PEAK_SECONDS = 0.05
 
 
-class Case:
-    """One problem: inputs, head gradients, and a call of either operator on them."""
+class Bound:
+    """An operator bound to its inputs."""
 
-    def __init__(self, shape: Problem) -> None:
+    def __init__(self, name: str, inputs: dict[str, mx.nd.NDArray], options: dict) -> None:
+        symbol = getattr(mx.sym, name)(**{key: mx.sym.var(key) for key in inputs}, **options)
+        self.gradients = {key: mx.nd.zeros_like(inputs[key]) for key in DIFFERENTIATED}
+        requests = {key: "write" if key in DIFFERENTIATED else "null" for key in inputs}
+        self.executor = symbol.bind(mx.cpu(), inputs, self.gradients, requests)
+
+    def run(self, heads: list[mx.nd.NDArray] | None) -> list[mx.nd.NDArray]:
+        """Outputs; with heads also the gradients."""
+        self.executor.forward(is_train=heads is not None)
+        if heads is not None:
+            self.executor.backward(heads)
+        return self.executor.outputs
+
+
+class Imperative:
+    """An operator called as a function."""
+
+    def __init__(self, name: str, inputs: dict[str, mx.nd.NDArray], options: dict) -> None:
+        self.operator, self.options = getattr(mx.nd, name), options
+        self.inputs = {key: array.copy() for key, array in inputs.items()}
+        for key in DIFFERENTIATED:
+            self.inputs[key].attach_grad()
+        self.gradients = {key: self.inputs[key].grad for key in DIFFERENTIATED}
+
+    def run(self, heads: list[mx.nd.NDArray] | None) -> list[mx.nd.NDArray]:
+        """Outputs; with heads also the gradients."""
+        if heads is None:
+            return self.operator(**self.inputs, **self.options)
+        with mx.autograd.record():
+            outputs = self.operator(**self.inputs, **self.options)
+        mx.autograd.backward(outputs, heads)
+        return outputs
+
+
+class Case:
+    """One problem: both operators on the same inputs, and the head gradients."""
+
+    def __init__(self, shape: Problem, imperative: bool = False) -> None:
         rng = np.random.RandomState(0)
         states = (shape.L * shape.D, shape.N, shape.H)
         state_count = 2 if shape.mode == "lstm" else 1
@@ -41,51 +83,42 @@ class Case:
             return mx.nd.array(rng.uniform(-limit, limit, size), dtype="float32")
 
         self.shape = shape
-        self.inputs = {
+        inputs = {
             "data": uniform(1, shape.T, shape.N, shape.I),
             "parameters": uniform(bound, shape.layout.size),
         }
         for name in ("state", "state_cell")[:state_count]:
-            self.inputs[name] = uniform(1, *states)
+            inputs[name] = uniform(1, *states)
         self.heads = [uniform(1, shape.T, shape.N, shape.D * shape.H)]
         self.heads += [uniform(1, *states) for _ in range(state_count)]
-        for name in ("data", "parameters"):
-            self.inputs[name].attach_grad()
+        options = {
+            "mode": shape.mode,
+            "state_size": shape.H,
+            "num_layers": shape.L,
+            "bidirectional": shape.D == 2,
+            "state_outputs": True,
+        }
+        form = Imperative if imperative else Bound
+        self.operators = {key: form(name, inputs, options) for key, name in OPERATORS.items()}
 
-    def forward(self, operator: Callable) -> list[mx.nd.NDArray]:
-        """Outputs and final states."""
-        return operator(
-            **self.inputs,
-            mode=self.shape.mode,
-            state_size=self.shape.H,
-            num_layers=self.shape.L,
-            bidirectional=self.shape.D == 2,
-            state_outputs=True,
-        )
-
-    def run(self, operator: Callable, training: bool) -> list[mx.nd.NDArray]:
+    def run(self, operator: str, training: bool) -> list[mx.nd.NDArray]:
         """One pass, waited for: MXNet's engine is asynchronous."""
-        if training:
-            with mx.autograd.record():
-                outputs = self.forward(operator)
-            mx.autograd.backward(outputs, self.heads)
-        else:
-            outputs = self.forward(operator)
+        outputs = self.operators[operator].run(self.heads if training else None)
         mx.nd.waitall()
         return outputs
 
-    def results(self, operator: Callable) -> dict[str, np.ndarray]:
+    def results(self, operator: str) -> dict[str, np.ndarray]:
         """Every output and gradient of a training pass, by name."""
         outputs = self.run(operator, training=True)
         named = {f"output {k}": output.asnumpy() for k, output in enumerate(outputs)}
-        for name in ("data", "parameters"):
-            named[f"gradient of {name}"] = self.inputs[name].grad.asnumpy()
+        for name, gradient in self.operators[operator].gradients.items():
+            named[f"gradient of {name}"] = gradient.asnumpy()
         return named
 
     def compare(self) -> None:
         """Ends the run unless both operators give the same results, within rounding."""
-        expected = self.results(mx.nd.RNN)
-        for name, actual in self.results(mx.nd.FusedRNN).items():
+        expected = self.results("native")
+        for name, actual in self.results("ours").items():
             difference = float(np.abs(actual - expected[name]).max())
             tolerance = self.tolerance(expected[name])
             if not difference <= tolerance:
@@ -104,7 +137,7 @@ class Case:
         return float(np.finfo(np.float32).eps * np.sqrt(additions) * np.abs(expected).max())
 
 
-def timed(case: Case, operator: Callable, training: bool) -> float:
+def timed(case: Case, operator: str, training: bool) -> float:
     """Seconds of one pass."""
     start = time.perf_counter()
     case.run(operator, training)
@@ -114,7 +147,7 @@ def timed(case: Case, operator: Callable, training: bool) -> float:
 def profile(case: Case, training: bool) -> str:
     """A table row: the share of all threads' time that one pass of ours spends in each stage."""
     _core.start_profile()
-    case.run(mx.nd.FusedRNN, training)
+    case.run("ours", training)
     stages = _core.stop_profile()
     total = stages.pop("elapsed") * _core.num_threads()
     stages["other"] = total - sum(stages.values())
@@ -129,8 +162,7 @@ def fma_peak() -> float:
 
 def measure(case: Case, training: bool, rounds: int, seconds: float, progress: tqdm) -> Row:
     """Rounds until there are enough or the time is over, but never fewer than MIN_ROUNDS."""
-    operators = {"native": mx.nd.RNN, "ours": mx.nd.FusedRNN}
-    samples: dict[str, list[float]] = {name: [] for name in operators}
+    samples: dict[str, list[float]] = {name: [] for name in OPERATORS}
     peaks = []
     start = time.perf_counter()
     for k in range(rounds):
@@ -138,8 +170,8 @@ def measure(case: Case, training: bool, rounds: int, seconds: float, progress: t
             progress.total -= rounds - k
             break
         probes = [fma_peak()]
-        for name in operators if k % 2 == 0 else reversed(list(operators)):
-            samples[name].append(timed(case, operators[name], training))
+        for name in OPERATORS if k % 2 == 0 else reversed(list(OPERATORS)):
+            samples[name].append(timed(case, name, training))
             probes.append(fma_peak())
         peaks.append(max(probes))
         progress.update()
@@ -176,6 +208,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="of both (OMP_NUM_THREADS, or one per core)")
     parser.add_argument("--output", type=Path, default=Path("bench_results"), metavar="DIR")
     parser.add_argument(
+        "--imperative", action="store_true", help="calls on arrays instead of a bound symbol"
+    )
+    parser.add_argument(
         "--profile", action="store_true", help="also where our threads' time goes, by stage"
     )
     parser.add_argument(
@@ -206,7 +241,7 @@ def run(args: argparse.Namespace) -> None:
     with tqdm(total=len(passes) * args.rounds, unit="round") as progress:
         for mode in args.modes:
             progress.set_description(f"{mode}: comparing")
-            case = Case(Problem(mode, **sizes))
+            case = Case(Problem(mode, **sizes), args.imperative)
             case.compare()
             for training in (False, True):
                 progress.set_description(f"{mode}: {report.pass_name(training)}")

@@ -112,7 +112,7 @@ def plot(rows: list[Row], title: str, path: Path) -> None:
     axes = figure.subplots()
     for offset, label, samples in (
         (-0.2, "mx.nd.RNN", [row.native_seconds for row in rows]),
-        (0.2, "mx.nd.FusedRNN", [row.ours_seconds for row in rows]),
+        (0.2, "FusedRNN", [row.ours_seconds for row in rows]),
     ):
         shares = [100 * row.peak_fraction(seconds) for row, seconds in zip(rows, samples)]
         axes.bar([k + offset for k in range(len(rows))], shares, width=0.4, label=label)

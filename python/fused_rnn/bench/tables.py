@@ -345,7 +345,8 @@ run. All peers then alternate, round by round, each next to a probe of the proce
 multiply-adds, because machines are shared and never twice the same. All use {threads} threads
 unless a row says otherwise.
 
-- **ours, ms**: `mx.nd.FusedRNN`, the median of all rounds (minimum-maximum).
+- **ours, ms**: `FusedRNN` as a bound symbol, as is MXNet's native operator, which is slower as a
+  function on arrays; the median of all rounds (minimum-maximum).
 - **bound**: what the processor needs at least, by the probes of the same round: for the operations
   of the matrix products, or for reading the weights (those of the recurrence at every step),
   whichever is longer. **of the bound**: the share of it that ours reaches. The probe reads a buffer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -25,18 +26,33 @@ def to_numpy(value: mx.nd.NDArray) -> np.ndarray:
     return value.asnumpy()
 
 
-class Operator:
-    """The fused operators."""
+class Executor:
+    """A symbol bound to its arrays: MXNet makes the state of an operator once, and not, as in calls
+    on arrays, for each call.
+    """
 
-    def __init__(self, problem: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    executor: mx.executor.Executor
+    heads: list[mx.nd.NDArray]
+
+    def run(self, training: bool) -> None:
+        self.executor.forward(is_train=training)
+        if training:
+            self.executor.backward(self.heads)
+        mx.nd.waitall()
+
+
+class Operator(Executor):
+    """A fused operator, by its name in mx.sym."""
+
+    def __init__(self, name: str, problem: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         dtype = problem["dtype"]
-        self.inputs = {
+        inputs = {
             "data": array(arrays["x"], dtype),
             "parameters": array(arrays["w:params"], dtype),
             "state": array(arrays["h0"], dtype),
         }
         self.heads = [array(arrays["dy"], dtype), array(arrays["dhN"], dtype)]
-        self.options = {
+        options = {
             "mode": problem["mode"],
             "state_size": problem["H"],
             "num_layers": problem["L"],
@@ -44,43 +60,26 @@ class Operator:
             "state_outputs": True,
         }
         if "c0" in arrays:
-            self.inputs["state_cell"] = array(arrays["c0"], dtype)
+            inputs["state_cell"] = array(arrays["c0"], dtype)
             self.heads.append(array(arrays["dcN"], dtype))
         if "lengths" in arrays:
-            self.inputs["sequence_length"] = mx.nd.array(arrays["lengths"], dtype="int32")
-            self.options["use_sequence_length"] = True
-        for name in ("data", "parameters"):
-            self.inputs[name].attach_grad()
-        mx.nd.waitall()
-
-    def operator(self, **arguments: Any) -> list[mx.nd.NDArray]:
-        return mx.nd.RNN(**arguments)
-
-    def run(self, training: bool) -> None:
-        if training:
-            with mx.autograd.record():
-                self.outputs = self.operator(**self.inputs, **self.options)
-            mx.autograd.backward(self.outputs, self.heads)
-        else:
-            self.outputs = self.operator(**self.inputs, **self.options)
+            inputs["sequence_length"] = mx.nd.array(arrays["lengths"], dtype="int32")
+            options["use_sequence_length"] = True
+        symbol = getattr(mx.sym, name)(**{key: mx.sym.var(key) for key in inputs}, **options)
+        self.gradients = {key: mx.nd.zeros_like(inputs[key]) for key in ("data", "parameters")}
+        requests = {key: "write" if key in self.gradients else "null" for key in inputs}
+        self.executor = symbol.bind(mx.cpu(), inputs, self.gradients, requests)
         mx.nd.waitall()
 
     def results(self, training: bool) -> dict[str, np.ndarray]:
-        named = dict(zip(("y", "hN", "cN"), map(to_numpy, self.outputs)))
+        named = dict(zip(("y", "hN", "cN"), map(to_numpy, self.executor.outputs)))
         if training:
-            named["dx"] = to_numpy(self.inputs["data"].grad)
-            named["d:params"] = to_numpy(self.inputs["parameters"].grad)
+            named["dx"] = to_numpy(self.gradients["data"])
+            named["d:params"] = to_numpy(self.gradients["parameters"])
         return named
 
 
-class FusedOperator(Operator):
-    """Ours."""
-
-    def operator(self, **arguments: Any) -> list[mx.nd.NDArray]:
-        return mx.nd.FusedRNN(**arguments)
-
-
-class Unrolled:
+class Unrolled(Executor):
     """mx.rnn.LSTMCell, one node of the graph for each operation of each step."""
 
     def __init__(self, problem: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -109,12 +108,6 @@ class Unrolled:
             self.heads += [mx.nd.array(arrays[name][l]) for name in ("dhN", "dcN")]
         mx.nd.waitall()
 
-    def run(self, training: bool) -> None:
-        self.executor.forward(is_train=training)
-        if training:
-            self.executor.backward(self.heads)
-        mx.nd.waitall()
-
     def results(self, training: bool) -> dict[str, np.ndarray]:
         y, *states = (output.asnumpy() for output in self.executor.outputs)
         named = {"y": y, "hN": np.stack(states[0::2]), "cN": np.stack(states[1::2])}
@@ -127,5 +120,11 @@ class Unrolled:
 
 if __name__ == "__main__":
     if sys.argv[1] == "fused":
-        import fused_rnn  # noqa: F401  makes mx.nd.FusedRNN
-    serve({"native": Operator, "fused": FusedOperator, "unfused": Unrolled}[sys.argv[1]])
+        import fused_rnn  # noqa: F401  makes mx.sym.FusedRNN
+    serve(
+        {
+            "native": functools.partial(Operator, "RNN"),
+            "fused": functools.partial(Operator, "FusedRNN"),
+            "unfused": Unrolled,
+        }[sys.argv[1]]
+    )
