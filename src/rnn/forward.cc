@@ -31,8 +31,7 @@ void PlacePanels(const Dims& dims, const ForwardArgs& args, const ForwardPlan& p
     const PackedPart<Real, Weight> part(dims, plan, PackedPlan(dims, plan.recurrent.V),
                                         args.packed->data(), l, d);
     dir->bias = part.bias;
-    // A single row reads the weights themselves faster: see ForwardPlan.
-    dir->input_panels = dims.T * dims.N > 1 ? part.input : nullptr;
+    dir->input_panels = dims.T * dims.N > 1 || plan.reads_panels ? part.input : nullptr;
     dir->panels = plan.reads_panels ? part.recurrent : nullptr;
     dir->projection = plan.reads_panels ? part.projection : nullptr;
     return;

@@ -62,7 +62,8 @@ struct ForwardPlan : RegionPlan {
   // Whether a forward packs weights for itself, or reads them as they are because packing would not
   // pay.
   bool packs_input;
-  bool reads_panels;  // of the recurrent weights, if they are packed: else the weights themselves
+  bool
+      reads_panels;  // of recurrent weights that the caller has packed: else the weights themselves
   bool packs_recurrent;
   int64_t chunk;             // time steps whose inputs are projected at once
   Region bias;               // [D] [G*H + H]: see CellForwardArgs

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/aligned.h"
 #include "base/check.h"
 #include "base/team.h"
 #include "rnn/param_layout.h"
@@ -51,8 +52,7 @@ PackedWeights::PackedWeights(const Problem& problem, const void* params)
   const PackedPlan plan(
       dims, dims.dtype == DType::kFloat64 ? Kernels<double>().lanes : Kernels<float>().lanes);
   bytes_ = static_cast<size_t>(plan.bytes());
-  constexpr size_t kAlignment = 64;
-  data_ = std::aligned_alloc(kAlignment, (bytes_ + kAlignment - 1) / kAlignment * kAlignment);
+  data_ = AllocateAligned(bytes_);
   FUSED_RNN_CHECK(data_ != nullptr, "packed weights: no memory for %zu bytes", bytes_);
   switch (dims.dtype) {
     case DType::kFloat32:
