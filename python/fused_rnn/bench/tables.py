@@ -260,11 +260,10 @@ def memory(run: Run) -> Table:
         if row.contended or row.group.startswith("Scaling") or OURS not in row.memory:
             continue
         sizes = row.sizes
-        workspace = sizes["workspace_inference"]
-        reserve = 0
+        workspace = sizes["workspace_training"]
         if row.training:
-            workspace = max(sizes["workspace_training"], sizes["workspace_backward"])
-            reserve = sizes["reserve"]
+            workspace = max(workspace, sizes["workspace_backward"])
+        reserve = sizes["reserve"]
         native = row.memory.get(NATIVE)
         lines.append(
             [
@@ -278,9 +277,11 @@ def memory(run: Run) -> Table:
     return Table(
         "Memory",
         "Most MB that a process had beyond its inputs, weights and their gradients, outputs "
-        "included; of a new process, a forward before the training pass. Ours can be asked for "
-        "beforehand: workspace of a call, reserve from forward to backward, outputs. The few MB "
-        "beyond are mostly code that oneDNN makes once in a process.",
+        "included; of a new process, a forward before the training pass. The symbols are bound "
+        "with gradients, so a forward keeps what its backward would need. Ours can be asked for "
+        "beforehand: workspace of a call, reserve from forward to backward, outputs. What a "
+        "training pass has beyond are MXNet's own arrays, about as large as data and output "
+        "together, and code that oneDNN makes once in a process.",
         ["", "ours", PEERS[NATIVE].label, "ours by query", "workspace + reserve + outputs"],
         lines,
     )
