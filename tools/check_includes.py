@@ -34,7 +34,7 @@ LAYERS = {
     "src/mxnet": Layer(
         r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|(mxnet|nnvm|dmlc|mshadow|sys)/.+|[a-z]+\.h"
     ),
-    "src/pybind": Layer(r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|pybind11/.+|sys/mman\.h"),
+    "src/pybind": Layer(r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|pybind11/.+"),
     # A peer, not a part, of the rest.
     "src/bench/onednn_rnn.cc": Layer(r"", STANDARD + r"|oneapi/dnnl/dnnl\.hpp"),
     "src/bench": Layer(

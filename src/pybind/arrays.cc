@@ -1,7 +1,5 @@
 #include "arrays.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -56,12 +54,9 @@ void* MutableData(OptionalArray& array) { return array ? array->mutable_data() :
 void Free::operator()(void* pointer) const { std::free(pointer); }
 
 Buffer Allocate(size_t bytes) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
-  const size_t rounded = (bytes / alignment + 1) * alignment;
-  Buffer buffer(static_cast<uint8_t*>(std::aligned_alloc(alignment, rounded)));
+  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
+  Buffer buffer(static_cast<uint8_t*>(std::aligned_alloc(kAlignment, rounded)));
   if (!buffer) throw std::bad_alloc();
-  if (alignment == kHugePage) madvise(buffer.get(), rounded, MADV_HUGEPAGE);
   return buffer;
 }
 

@@ -45,7 +45,7 @@ OptionalArray CheckInput(const char* argument, const OptionalArray& array, const
 const void* Data(const OptionalArray& array);
 void* MutableData(OptionalArray& array);
 
-// Memory for workspace and reserve, aligned as the core expects; large ones in huge pages.
+// Memory for workspace and reserve, aligned as the core expects.
 constexpr size_t kAlignment = 64;
 struct Free {
   void operator()(void* pointer) const;
