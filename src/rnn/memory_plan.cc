@@ -14,11 +14,10 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kFewRows = 3;
 // A single row meets each weight once a step, and reads rows of weights as fast as panels: the
 // first of these says when panels are still better, the second from how many steps on they pay.
-// - At the end of a row of weights the lanes of a vector are added up, which is much for a short
-// one
-//   (measured at N = 1, H = 64: half as fast).
-// - The workspace is in huge pages as a rule, the caller's weights are not (measured at N = 1: 10 %
-//   at H = 800, 15 % at 1024). Not so with 16-bit weights, whose panels are slower than rows.
+// At the end of a row of weights the lanes of a vector are added up, which is much for a short row
+// (measured at N = 1, H = 64: half as fast). And the workspace is in huge pages as a rule, the
+// caller's weights are not (measured at N = 1: 10 % at H = 800, 15 % at 1024); with 16-bit weights,
+// whose panels are slower than rows, that does not pay.
 constexpr int64_t kShortRow = 128;
 constexpr int64_t kManySteps = 64;
 
@@ -59,8 +58,8 @@ ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap
       projection{dims.P, 1, dims.H, V},
       packs_input(dims.T * dims.N > kFewRows),
       reads_panels(dims.N > 1 || dims.S <= kShortRow || !dims.half()),
-      packs_recurrent(packs_input && (dims.N > 1 || dims.S <= kShortRow ||
-                                      (reads_panels && dims.T >= kManySteps))),
+      packs_recurrent(packs_input && reads_panels &&
+                      (dims.N > 1 || dims.S <= kShortRow || dims.T >= kManySteps)),
       I_(dims.I),
       upper_(dims.D * dims.S) {
   const int64_t e = dims.ComputedBytes(), w = dims.StoredBytes(), D = dims.D;

@@ -62,8 +62,8 @@ struct ForwardPlan : RegionPlan {
   // Whether a forward packs weights for itself, or reads them as they are because packing would not
   // pay.
   bool packs_input;
-  bool
-      reads_panels;  // of recurrent weights that the caller has packed: else the weights themselves
+  // Whether recurrent weights that are packed are read so, and not the weights themselves.
+  bool reads_panels;
   bool packs_recurrent;
   int64_t chunk;             // time steps whose inputs are projected at once
   Region bias;               // [D] [G*H + H]: see CellForwardArgs

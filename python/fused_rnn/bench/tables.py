@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -84,22 +84,23 @@ def times(title: str, rows: list[Row], run: Run) -> Table:
 def latency(rows: list[Row], run: Run) -> Table:
     """Percentiles of single calls."""
     names = _peers_of(rows, run)
-    lines = []
-    for row in rows:
-        line = [row.key]
-        for name in names:
-            if name in row.calls:
-                percentiles = [milliseconds(row.percentile(name, p)) for p in (50, 90, 99)]
-                line.append(" / ".join(percentiles))
-            else:
-                line.append("-")
-        lines.append(line)
+
+    def cell(row: Row, name: str) -> str:
+        return " / ".join(milliseconds(row.percentile(name, percent)) for percent in (50, 90, 99))
+
     return Table(
         "Latency: percentiles",
         "50 / 90 / 99 % of single calls took at most these ms.",
         ["", *(PEERS[name].label for name in names)],
-        lines,
+        [_line(row, names, row.calls, cell) for row in rows],
     )
+
+
+def _line(
+    row: Row, names: Sequence[str], known: Collection[str], cell: Callable[[Row, str], str]
+) -> list[str]:
+    """A row, and a cell for each peer, which may be unknown."""
+    return [row.key, *(cell(row, name) if name in known else "-" for name in names)]
 
 
 def _partners(
@@ -233,23 +234,20 @@ def call_and_step(run: Run) -> Table | None:
 def first_calls(run: Run) -> Table:
     """The first call of a process against the later ones."""
     names = run.timed
-    lines = []
-    for row in run.rows:
-        if row.training or row.contended or row.group.startswith("Scaling"):
-            continue
-        line = [row.key]
-        for name in names:
-            if name in row.first_seconds:
-                steady = median(row.seconds[name])
-                line.append(f"{milliseconds(row.first_seconds[name])} / {milliseconds(steady)}")
-            else:
-                line.append("-")
-        lines.append(line)
+
+    def cell(row: Row, name: str) -> str:
+        steady = median(row.seconds[name])
+        return f"{milliseconds(row.first_seconds[name])} / {milliseconds(steady)}"
+
     return Table(
         "First call of a process",
         "First / later, in ms. The first starts threads, makes code and allocates.",
         ["", *(PEERS[name].label for name in names)],
-        lines,
+        [
+            _line(row, names, row.first_seconds, cell)
+            for row in run.rows
+            if not (row.training or row.contended or row.group.startswith("Scaling"))
+        ],
     )
 
 
