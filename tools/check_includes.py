@@ -28,13 +28,15 @@ LAYERS = {
     "src/base": Layer(r"base/.+|fused_rnn/rnn\.h", STANDARD + r"|((linux|sys)/)?[a-z]+\.h"),
     "src/kernels": Layer(r"kernels/.+|base/(cpu|half)\.h", C_ONLY + r"|immintrin\.h"),
     "src/rnn": Layer(
-        r"rnn/.+|base/.+|kernels/kernel_table\.h|fused_rnn/rnn\.h", STANDARD + r"|omp\.h"
+        r"rnn/.+|base/.+|kernels/kernel_table\.h|fused_rnn/rnn\.h", STANDARD + r"|(omp|pthread|sys/mman|unistd)\.h"
     ),
     # Its own headers without a folder: mxnet/ is the framework's.
     "src/mxnet": Layer(
         r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|(mxnet|nnvm|dmlc|mshadow|sys)/.+|[a-z]+\.h"
     ),
-    "src/pybind": Layer(r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|pybind11/.+"),
+    "src/pybind": Layer(
+        r"\w+\.h|fused_rnn/rnn\.h", STANDARD + r"|pybind11/.+|(pthread|sys/syscall|unistd)\.h"
+    ),
     # A peer, not a part, of the rest.
     "src/bench/onednn_rnn.cc": Layer(r"", STANDARD + r"|oneapi/dnnl/dnnl\.hpp"),
     "src/bench": Layer(

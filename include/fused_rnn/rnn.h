@@ -35,6 +35,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <stdexcept>
 
 // The project's one version: the build, the Python package and the documentation read it from here.
@@ -61,6 +62,34 @@ class FUSED_RNN_API Error : public std::runtime_error {
  public:
   explicit Error(const char* message);
   ~Error() override;
+};
+
+// Thrown where memory lacks; what() says how much was wanted.
+class FUSED_RNN_API OutOfMemory : public std::bad_alloc {
+ public:
+  // `purpose`: what it was for. bytes: 0 where that is not known.
+  OutOfMemory(const char* purpose, size_t bytes);
+  ~OutOfMemory() override;
+  const char* what() const noexcept override { return message_; }
+
+ private:
+  char message_[128];
+};
+
+// Thrown by a call whose caller wanted it to end (`Interrupt`).
+class FUSED_RNN_API Interrupted : public Error {
+ public:
+  Interrupted();
+  ~Interrupted() override;
+};
+
+// How a caller ends a long call: `requested(context)` is called now and then (not more than about
+// ten times a second) on the thread that made the call; once it returns true, the call throws
+// Interrupted within milliseconds. Its outputs, gradients to be added to included, then hold
+// anything. `requested` must not throw. Null: the call cannot be ended.
+struct Interrupt {
+  bool (*requested)(void* context) = nullptr;
+  void* context = nullptr;
 };
 
 struct Problem {
@@ -104,19 +133,20 @@ FUSED_RNN_API size_t ReserveBytes(const Problem& problem);
 // Weights in the kernels' own layout, packed once for many forwards with the same parameters
 // (streaming: one step a call, where a forward of its own would pack as long as it computes). Holds
 // a copy: later changes of `params` do not reach it. Immutable, so threads may share it. May throw
-// Error; T, N, dropout, clip and variable_length of the problem do not matter.
+// Error, OutOfMemory and Interrupted; T, N, dropout, clip and variable_length of the problem do not
+// matter.
 class FUSED_RNN_API PackedWeights {
  public:
-  PackedWeights(const Problem& problem, const void* params);
+  PackedWeights(const Problem& problem, const void* params, const Interrupt& interrupt = {});
   ~PackedWeights();
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
 
   size_t bytes() const { return bytes_; }
   void* data() const { return data_; }
-  // Throws Error if they are not those of a problem with the same sizes and types, or of another
-  // instruction set.
-  void CheckFits(const Problem& problem) const;
+  // Throws Error if they are not those of a problem with the same sizes and types, or not packed
+  // for the instruction set `isa` (its name).
+  void CheckFits(const Problem& problem, const char* isa) const;
 
  private:
   Problem problem_;
@@ -142,8 +172,12 @@ struct ForwardArgs {
       nullptr;  // null: inference. Else ReserveBytes(problem), written here, and dropout acts
   uint64_t dropout_seed = 0;  // key of the counter-based generator; the same key gives the same
                               // mask on any number of threads
+  Interrupt interrupt;
 };
 
+// Forward and Backward throw Error for what they reject, before they write anything; OutOfMemory
+// and Interrupted at any time, with their outputs undefined.
+//
 // y[t, n] is 0 for t >= lengths[n]; hN, cN are the states after each sequence's own last step.
 FUSED_RNN_API void Forward(const Problem& problem, const ForwardArgs& args);
 
@@ -169,6 +203,7 @@ struct BackwardArgs {
   Request dc0_req = Request::kNull;
   void* workspace = nullptr;  // BackwardWorkspaceBytes(problem)
   const void* reserve = nullptr;
+  Interrupt interrupt;
 };
 
 // dy at t >= lengths[n] is not read, and dx there is 0.
@@ -183,9 +218,11 @@ FUSED_RNN_API const char* IsaName();
 // "oneDNN 3.2.0".
 FUSED_RNN_API const char* GemmBackend();
 
-// Threads that a call may use. SetNumThreads(0), the default: OpenMP's setting if OMP_NUM_THREADS
-// is set, else one for each physical core that the process may run on. SetNumThreads throws Error
-// for a negative number. In a process forked after threads were started, calls run on one thread.
+// Threads that a call may use, decided when it begins. SetNumThreads(0), the default: OpenMP's
+// setting for the calling thread (omp_get_max_threads) if OMP_NUM_THREADS is set, at most 1024;
+// else one for each physical core that the process may run on (`taskset`, cpusets), and no more
+// than its CPU quota (cgroups). SetNumThreads throws Error for a number that is negative or above
+// 1024.
 FUSED_RNN_API int NumThreads();
 FUSED_RNN_API void SetNumThreads(int threads);
 
@@ -210,12 +247,14 @@ FUSED_RNN_API uint64_t HashBytes(const void* data, size_t bytes);
 // Multiply-adds (as 2 operations each) that `threads` threads (0 = NumThreads()) do per second with
 // operands in registers, in GFLOP/s: the roof that benchmarks divide by. Runs for about `seconds`.
 // Float32 or float64.
-FUSED_RNN_API double MeasureFmaPeak(DType dtype, int threads, double seconds);
+FUSED_RNN_API double MeasureFmaPeak(DType dtype, int threads, double seconds,
+                                    const Interrupt& interrupt = {});
 
 // GB/s at which `threads` threads (0 = NumThreads()) together read a buffer of `bytes` again and
 // again, each its own part of it, as the recurrent weights are read at every step. The size decides
 // which cache, or main memory, it is the bandwidth of.
-FUSED_RNN_API double MeasureReadBandwidth(size_t bytes, int threads, double seconds);
+FUSED_RNN_API double MeasureReadBandwidth(size_t bytes, int threads, double seconds,
+                                          const Interrupt& interrupt = {});
 
 }  // namespace fused_rnn
 

@@ -37,7 +37,8 @@ uint64_t HashBytes(const void* data, size_t bytes) {
   constexpr int64_t kPiece = 1 << 20;
   const int64_t size = static_cast<int64_t>(bytes), pieces = (size + kPiece - 1) / kPiece;
   std::atomic<uint64_t> sum{bytes};
-  ParallelFor(TeamSizeFor(static_cast<double>(bytes)), pieces, [&](int64_t begin, int64_t end) {
+  const Execution execution;
+  ParallelFor(execution, static_cast<double>(bytes), pieces, [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t at = piece * kPiece;
       const uint64_t hash =

@@ -1,11 +1,13 @@
 // The threads that teams are made of.
+#include <pthread.h>
+
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
+#include "base/processors.h"
 #include "base/team.h"
 
 namespace fused_rnn {
@@ -18,6 +20,7 @@ struct Job {
   int team;
   int next = 1;                // the next thread's number; the caller is 0
   std::atomic<int> inside{0};  // threads other than the caller
+  Job* after = nullptr;        // in the list of open jobs
 };
 
 void Run(const Job& job, int thread) {
@@ -31,18 +34,26 @@ constexpr int kSpinsBeforeSleep = 1000;
 
 class Pool {
  public:
-  // Never destroyed: its threads run until the process ends.
+  // The process's own. Never destroyed: its threads run until the process ends. Threads do not
+  // survive fork(), and a thread of the parent may have held the lock, so a child makes a new one.
   static Pool& Get() {
-    static Pool* pool = new Pool;
+    Pool* pool = own_.load(std::memory_order_acquire);
+    if (pool != nullptr) return *pool;
+    Pool* made = new Pool;
+    if (own_.compare_exchange_strong(pool, made, std::memory_order_acq_rel)) return *made;
+    delete made;
     return *pool;
   }
+  static void Forget() { own_.store(nullptr); }
 
   void RunTeam(Job* job) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       while (threads_ < job->team - 1 && AddThread()) {
       }
-      open_.push_back(job);
+      Job** end = &open_;
+      while (*end != nullptr) end = &(*end)->after;
+      *end = job;
       posted_.fetch_add(1, std::memory_order_release);
     }
     for (int i = 1; i < job->team; ++i) wake_.notify_one();
@@ -58,37 +69,38 @@ class Pool {
   bool AddThread() {
     try {
       std::thread([this] { Work(); }).detach();
-    } catch (const std::system_error&) {
-      return false;  // the system has no more: teams are smaller
+    } catch (const std::exception&) {
+      return false;  // the system has no more, or no memory: teams are smaller
     }
     ++threads_;
     return true;
   }
 
   void Close(Job* job) {
-    for (auto open = open_.begin(); open != open_.end(); ++open) {
+    for (Job** open = &open_; *open != nullptr; open = &(*open)->after) {
       if (*open == job) {
-        open_.erase(open);
+        *open = job->after;
         return;
       }
     }
   }
 
   void Work() {
+    UseProcessMask();
     for (;;) {
       const uint32_t posted = posted_.load(std::memory_order_acquire);
       std::unique_lock<std::mutex> lock(mutex_);
-      if (open_.empty()) {
+      if (open_ == nullptr) {
         lock.unlock();
         for (int i = 0; i < kSpinsBeforeSleep && posted_.load(std::memory_order_acquire) == posted;
              ++i)
           _mm_pause();
         lock.lock();
-        wake_.wait(lock, [this] { return !open_.empty(); });
+        wake_.wait(lock, [this] { return open_ != nullptr; });
       }
-      Job* job = open_.front();
+      Job* job = open_;
       const int thread = job->next++;
-      if (job->next == job->team) open_.pop_front();
+      if (job->next == job->team) open_ = job->after;
       job->inside.fetch_add(1, std::memory_order_relaxed);
       lock.unlock();
       Run(*job, thread);
@@ -97,12 +109,17 @@ class Pool {
     }
   }
 
+  static std::atomic<Pool*> own_;
+
   std::mutex mutex_;
   std::condition_variable wake_, left_;
-  std::deque<Job*> open_;  // that can still be joined
+  Job* open_ = nullptr;  // those that can still be joined, oldest first
   std::atomic<uint32_t> posted_{0};
   int threads_ = 0;
 };
+
+std::atomic<Pool*> Pool::own_{nullptr};
+const int g_fork_handler = pthread_atfork(nullptr, nullptr, [] { Pool::Forget(); });
 
 }  // namespace
 

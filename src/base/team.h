@@ -1,4 +1,4 @@
-// Threads: how many, and teams of them.
+// Teams of threads.
 //
 // A team is the caller and threads of one pool of the process (pool.cc). It is not an OpenMP
 // region, because those end when all their threads have come, and on a shared machine one that has
@@ -11,6 +11,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+
+#include "base/execution.h"
 
 namespace fused_rnn {
 
@@ -29,29 +32,47 @@ class FlushSubnormals {
 };
 
 namespace internal {
-using TeamFunction = void (*)(const void* closure, int thread, int team);
+using TeamFunction = void (*)(const void* closure, int thread, int team) noexcept;
 void RunTeam(int threads, TeamFunction function, const void* closure);
 }  // namespace internal
 
 // Calls body(0, team) on this thread and body(thread, team) on up to team - 1 others, each with a
 // number of its own, and returns when all that were called have returned; team is `threads`, at
 // least 1. A number whose thread comes too late is never called: all work must be such that any of
-// the threads can do it (tile_queue.h, ParallelFor). `body` must not throw. Calls may be nested and
-// may come from several threads; those that find the pool busy run with fewer threads.
+// the threads can do it (tile_queue.h, ParallelFor). `body` must not throw, which would end the
+// process: others wait for its part of the work (see FirstFailure). Calls may be nested and may
+// come from several threads; those that find the pool busy run with fewer threads.
 template <typename Body>
 void RunTeam(int threads, const Body& body) {
   internal::RunTeam(
       threads,
-      [](const void* closure, int thread, int team) {
+      [](const void* closure, int thread, int team) noexcept {
         (*static_cast<const Body*>(closure))(thread, team);
       },
       &body);
 }
 
-// The threads worth starting, at most NumThreads(), for `work` multiply-adds in all, between whose
-// parts of `step_work` the threads wait for each other (by default they never do): a tiny problem
-// is faster on one.
-int TeamSizeFor(double work, double step_work = 1e30);
+// Carries an exception out of a team: of those caught in it the first, to be thrown by the caller.
+class FirstFailure {
+ public:
+  // work(), whose exceptions are kept.
+  template <typename Work>
+  void Catch(const Work& work) noexcept {
+    try {
+      work();
+    } catch (...) {
+      if (!taken_.exchange(true)) failure_ = std::current_exception();
+    }
+  }
+  // To be called when the team has ended.
+  void Rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::atomic<bool> taken_{false};
+  std::exception_ptr failure_;
+};
 
 struct Range {
   int64_t begin;
@@ -63,16 +84,18 @@ inline Range Split(int64_t count, int parts, int index) {
   return {count * index / parts, count * (index + 1) / parts};
 }
 
-// body(begin, end) over disjoint pieces of [0, count), which the team takes one after another.
+// body(begin, end) over disjoint pieces of [0, count), which a team fit for `work` multiply-adds
+// takes one after another.
 template <typename Body>
-void ParallelFor(int threads, int64_t count, const Body& body) {
+void ParallelFor(const Execution& execution, double work, int64_t count, const Body& body) {
   constexpr int kPiecesPerThread = 4;
+  const int threads = execution.TeamSizeFor(work);
   const int pieces = threads > 1 ? threads * kPiecesPerThread : 1;
   std::atomic<int> next{0};
   RunTeam(threads, [&](int, int) {
     for (int i = next++; i < pieces; i = next++) {
       const Range range = Split(count, pieces, i);
-      if (range.begin < range.end) body(range.begin, range.end);
+      if (range.begin < range.end && execution.GoesOn()) body(range.begin, range.end);
     }
   });
 }

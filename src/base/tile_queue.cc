@@ -6,6 +6,7 @@
 #include <xmmintrin.h>
 
 #include <climits>
+#include <ctime>
 
 #include "base/profile.h"
 
@@ -15,10 +16,11 @@ namespace {
 // Some tens of microseconds: several times what waking a thread costs.
 constexpr int kSpinsBeforeSleep = 1000;
 
-void Futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
+void Futex(std::atomic<uint32_t>* word, int operation, uint32_t value,
+           const timespec* timeout = nullptr) {
   static_assert(sizeof(*word) == 4, "the kernel reads a plain 32-bit word");
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation | FUTEX_PRIVATE_FLAG, value,
-          nullptr, nullptr, 0);
+          timeout, nullptr, 0);
 }
 
 }  // namespace
@@ -63,11 +65,15 @@ bool TileQueue::WaitShortly(uint64_t phase, int spins) const {
 
 void TileQueue::WaitFor(uint64_t phase) {
   const StageTimer timer(Stage::kWaiting);
+  // The thread that asks the caller whether to go on does so while it waits, too.
+  const timespec until_question{0, 100'000'000};
+  const timespec* timeout = execution_.Asks() ? &until_question : nullptr;
   while (!IsDone(phase, kSpinsBeforeSleep)) {
     const uint32_t bell = bell_.load();
     sleepers_.fetch_add(1);
-    if (phases_done_.load() <= phase) Futex(&bell_, FUTEX_WAIT, bell);
+    if (phases_done_.load() <= phase) Futex(&bell_, FUTEX_WAIT, bell, timeout);
     sleepers_.fetch_sub(1);
+    execution_.GoesOn();
   }
 }
 

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/execution.h"
 #include "base/team.h"
 
 namespace fused_rnn {
@@ -49,6 +50,8 @@ class TileQueue {
  public:
   // Owners at most; further threads of a team only take what owners leave.
   static constexpr int kMaxLanes = 64;
+
+  explicit TileQueue(const Execution& execution) : execution_(execution) {}
 
   // Runs body(lane, tile) for the tiles of `phase`, each of which is run once by one of the threads
   // that call this, and returns when all of them are done. Every thread takes the phases in rising
@@ -86,7 +89,7 @@ class TileQueue {
   bool RunOne(uint64_t phase, const TileSplit& split, int lane, const Body& body) {
     const int64_t tile = Take(phase, split.TilesOf(lane), lane);
     if (tile < 0) return false;
-    body(lane, tile);
+    if (execution_.GoesOn()) body(lane, tile);
     Finish(phase, split.tiles());
     return true;
   }
@@ -99,6 +102,7 @@ class TileQueue {
   bool IsDone(uint64_t phase, int spins) const;
   void WaitFor(uint64_t phase);
 
+  const Execution& execution_;
   Lane lanes_[kMaxLanes];
   alignas(64) std::atomic<int64_t> done_{0};  // tiles of the current phase
   alignas(64) std::atomic<uint64_t> phases_done_{0};

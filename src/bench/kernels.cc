@@ -29,7 +29,7 @@ Timed FmaProbe() {
   constexpr int64_t kIterations = 1000;
   const auto call = [] {
     Real value;
-    const double operations = Kernels<Real>().fma_rounds(kIterations, &value);
+    const double operations = Kernels<Real>(ActiveIsa()).fma_rounds(kIterations, &value);
     g_sink = static_cast<double>(value);
     return operations;
   };
@@ -39,8 +39,8 @@ Timed FmaProbe() {
 template <typename Weight>
 void Read(const Weight* data, int64_t n) {
   const int64_t floats = n * static_cast<int64_t>(sizeof(Weight)) / 4;
-  g_sink =
-      static_cast<double>(Kernels<float>().read_all(reinterpret_cast<const float*>(data), floats));
+  g_sink = static_cast<double>(
+      Kernels<float>(ActiveIsa()).read_all(reinterpret_cast<const float*>(data), floats));
 }
 
 // A recurrent product's tiles of one row up to an input product's 60, at K = 800. Panels of more
@@ -48,7 +48,7 @@ void Read(const Weight* data, int64_t n) {
 template <typename Real, typename Weight>
 void Tiles(Bench* bench, const char* dtype) {
   constexpr int64_t K = 800, kBytes = 5'000'000;
-  const int64_t V = Kernels<Real>().lanes, tile = kTilePanels * K * V;
+  const int64_t V = Kernels<Real>(ActiveIsa()).lanes, tile = kTilePanels * K * V;
   const int64_t tile_bytes = tile * static_cast<int64_t>(sizeof(Weight));
   const int64_t tiles = bench->options().quick ? 2 : kBytes / tile_bytes;
   const Array<Weight> panels(tiles * tile);
@@ -58,15 +58,15 @@ void Tiles(Bench* bench, const char* dtype) {
     const Array<Real> a(rows * K), c(rows * kTilePanels * V);
     int64_t step = 0;
     const auto sweep = [&](const auto& body) {
-      SerialPhases().Run(tiles, /*per_tile=*/1, OrderOfStep(step++), body);
+      SerialPhases(Execution()).Run(tiles, /*per_tile=*/1, OrderOfStep(step++), body);
     };
     const auto gemm = [&] {
       sweep([&](BlockTile at) {
         // The recurrent products prefetch, the input products (more rows) do not.
         const Weight* next = rows <= kTileRows ? panels.get() + at.next * tile : nullptr;
-        Panels<Real, Weight>().gemm({rows, K, kTilePanels, a.get(), K,
-                                     panels.get() + at.begin * tile, c.get(), kTilePanels * V,
-                                     false, next});
+        Panels<Real, Weight>(ActiveIsa())
+            .gemm({rows, K, kTilePanels, a.get(), K, panels.get() + at.begin * tile, c.get(),
+                   kTilePanels * V, false, next});
       });
     };
     const auto read = [&] {
@@ -89,7 +89,8 @@ void Rows(Bench* bench, const char* dtype) {
     const Array<Weight> w(columns * K);
     const Array<float> a(K), c(columns);
     const auto gemm = [&] {
-      Panels<float, Weight>().row_gemm({1, K, columns, a.get(), K, w.get(), K, c.get(), columns});
+      Panels<float, Weight>(ActiveIsa())
+          .row_gemm({1, K, columns, a.get(), K, w.get(), K, c.get(), columns});
     };
     const double work = static_cast<double>(columns * row_bytes);
     bench->Measure(name,
@@ -100,9 +101,10 @@ void Rows(Bench* bench, const char* dtype) {
 // The panels of w [K, columns], as the backward makes them: a tile at a time.
 template <typename Real, typename Weight>
 void PackTiles(const Weight* w, int64_t columns, int64_t K, Weight* panels) {
-  const int64_t V = Kernels<Real>().lanes, width = kTilePanels * V;
+  const int64_t V = Kernels<Real>(ActiveIsa()).lanes, width = kTilePanels * V;
   for (int64_t j = 0; j < columns; j += width) {
-    PackRows<Real, Weight>(w + j, columns, K, std::min(width, columns - j), panels + j * K, K * V);
+    PackRows(Panels<Real, Weight>(ActiveIsa()), V, w + j, columns, K, std::min(width, columns - j),
+             panels + j * K, K * V);
   }
 }
 
@@ -110,8 +112,8 @@ void PackTiles(const Weight* w, int64_t columns, int64_t K, Weight* panels) {
 // backward pack them.
 template <typename Real, typename Weight>
 void Packing(Bench* bench, const char* dtype) {
-  const auto& kernels = Panels<Real, Weight>();
-  const int64_t V = Kernels<Real>().lanes;
+  const auto& kernels = Panels<Real, Weight>(ActiveIsa());
+  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
   for (int64_t K : {64, 800, 1024}) {
     const std::string detail = std::string("/") + dtype + "/" + std::to_string(K);
     if (!bench->Wants("pack" + detail) && !bench->Wants("pack_transposed" + detail)) continue;
@@ -139,7 +141,8 @@ void Gates(Bench* bench, const char* dtype) {
   const int64_t gates_of[] = {1, 1, 4, 3};
   for (int mode = 0; mode < 4; ++mode) {
     const int64_t G = gates_of[mode];
-    const int64_t units = BlocksPerTile(G, kRows) * Kernels<Real>().lanes, columns = G * units;
+    const int64_t units = BlocksPerTile(G, kRows) * Kernels<Real>(ActiveIsa()).lanes,
+                  columns = G * units;
     const std::string name = std::string("gates/") + dtype + "/" + names[mode];
     if (!bench->Wants(name)) continue;
     const int64_t size = kRows * (G + 1) * units;  // of the largest
@@ -176,7 +179,7 @@ void Gates(Bench* bench, const char* dtype) {
     backward.tile_ld = backward.dy_ld = backward.dc_ld = backward.dc_out_ld = units;
     backward.carry_out_ld = backward.dgate_stride = units;
     const double work = static_cast<double>(kRows * units);
-    const auto& kernels = Kernels<Real>();
+    const auto& kernels = Kernels<Real>(ActiveIsa());
     bench->Measure(name, {{"forward", work, [&] { kernels.cell_forward[mode](forward); }},
                           {"backward", work, [&] { kernels.cell_backward[mode](backward); }},
                           FmaProbe<Real>()});
@@ -195,9 +198,10 @@ void OwnProduct(const PanelLayout& layout, int64_t M, int64_t chunk, const Real*
     for (int64_t p = 0; p < layout.panels(); p += kPanels) {
       const int64_t count = std::min(kPanels, layout.panels() - p);
       for (int64_t row = begin; row < end; row += kRun) {
-        Kernels<Real>().panels.gemm({std::min(kRun, end - row), K, count, a + row * K, K,
-                                     panels + p * K * layout.V, c + row * c_ld + p * layout.V, c_ld,
-                                     false, nullptr});
+        Kernels<Real>(ActiveIsa())
+            .panels.gemm({std::min(kRun, end - row), K, count, a + row * K, K,
+                          panels + p * K * layout.V, c + row * c_ld + p * layout.V, c_ld, false,
+                          nullptr});
       }
     }
   }
@@ -214,14 +218,14 @@ void Products(Bench* bench, const char* dtype) {
   problem.N = 20;
   problem.I = problem.H = 800;
   const Dims dims(problem);
-  const ForwardPlan plan(dims, /*training=*/true, Kernels<Real>().lanes);
+  const ForwardPlan plan(dims, /*training=*/true, Kernels<Real>(ActiveIsa()).lanes);
   const int64_t M = dims.T * dims.N, H = dims.H, GH = dims.G * H, chunk = plan.chunk * dims.N;
   const PanelLayout forward = plan.Input(0), backward{H, 1, GH, forward.V};
   const Array<Real> x(M * H), W(GH * H), dgates(M * GH), c(std::max(M * GH, GH * H)),
       panels(GH * H);
   const double work = 2.0 * static_cast<double>(M) * static_cast<double>(GH * H);
   const auto library = [&](const GemmArgs<Real>& args) {
-    return Timed{"library", work, [args] { Gemm(args); }};
+    return Timed{"library", work, [args] { Gemm(Execution(), args); }};
   };
   const auto measure = [&](const char* detail, std::vector<Timed> timed) {
     const std::string name = std::string("product/") + dtype + "/" + detail;
@@ -230,8 +234,8 @@ void Products(Bench* bench, const char* dtype) {
   };
   measure("forward", {library({M, GH, H, x.get(), H, false, W.get(), H, true, c.get(), GH, false}),
                       {"own", work, [&] {
-                         PackBlocks<Real, Real>(forward, W.get(), 0, forward.blocks(),
-                                                panels.get());
+                         PackBlocks(Panels<Real, Real>(ActiveIsa()), forward, W.get(), 0,
+                                    forward.blocks(), panels.get());
                          OwnProduct(forward, M, chunk, x.get(), panels.get(), c.get());
                        }}});
   measure("dW",
@@ -272,7 +276,7 @@ void Run(const Options& options) {
   std::printf(
       "{\"isa\": \"%s\", \"lanes\": %d, \"backend\": \"%s\", \"compiler\": \"GCC %s\", "
       "\"entries\": [",
-      IsaName(), Kernels<float>().lanes, GemmBackend(), __VERSION__);
+      IsaName(), Kernels<float>(ActiveIsa()).lanes, GemmBackend(), __VERSION__);
   Tiles<float, float>(&bench, "float32");
   Tiles<double, double>(&bench, "float64");
   Tiles<float, Float16>(&bench, "float16");

@@ -4,8 +4,9 @@ namespace fused_rnn {
 namespace {
 
 template <typename Table>
-const Table& Choose(const Table& scalar_table, const Table& avx2_table, const Table& avx512_table) {
-  switch (ActiveIsa()) {
+const Table& Choose(Isa isa, const Table& scalar_table, const Table& avx2_table,
+                    const Table& avx512_table) {
+  switch (isa) {
     case Isa::kAvx512:
       return avx512_table;
     case Isa::kAvx2:
@@ -15,45 +16,46 @@ const Table& Choose(const Table& scalar_table, const Table& avx2_table, const Ta
   }
 }
 
-const HalfKernelTable& HalfKernels() {
-  return Choose(scalar::kHalfKernelTable, avx2::kHalfKernelTable, avx512::kHalfKernelTable);
+const HalfKernelTable& HalfKernels(Isa isa) {
+  return Choose(isa, scalar::kHalfKernelTable, avx2::kHalfKernelTable, avx512::kHalfKernelTable);
 }
 
 }  // namespace
 
 template <>
-const KernelTable<float>& Kernels<float>() {
-  return Choose(scalar::kKernelTableFloat, avx2::kKernelTableFloat, avx512::kKernelTableFloat);
+const KernelTable<float>& Kernels<float>(Isa isa) {
+  return Choose(isa, scalar::kKernelTableFloat, avx2::kKernelTableFloat, avx512::kKernelTableFloat);
 }
 template <>
-const KernelTable<double>& Kernels<double>() {
-  return Choose(scalar::kKernelTableDouble, avx2::kKernelTableDouble, avx512::kKernelTableDouble);
-}
-
-template <>
-const PanelKernels<float, float>& Panels<float, float>() {
-  return Kernels<float>().panels;
-}
-template <>
-const PanelKernels<double, double>& Panels<double, double>() {
-  return Kernels<double>().panels;
-}
-template <>
-const PanelKernels<float, Float16>& Panels<float, Float16>() {
-  return HalfKernels().f16_panels;
-}
-template <>
-const PanelKernels<float, BFloat16>& Panels<float, BFloat16>() {
-  return HalfKernels().bf16_panels;
+const KernelTable<double>& Kernels<double>(Isa isa) {
+  return Choose(isa, scalar::kKernelTableDouble, avx2::kKernelTableDouble,
+                avx512::kKernelTableDouble);
 }
 
 template <>
-const ConvertKernels<Float16>& Converters<Float16>() {
-  return HalfKernels().f16;
+const PanelKernels<float, float>& Panels<float, float>(Isa isa) {
+  return Kernels<float>(isa).panels;
 }
 template <>
-const ConvertKernels<BFloat16>& Converters<BFloat16>() {
-  return HalfKernels().bf16;
+const PanelKernels<double, double>& Panels<double, double>(Isa isa) {
+  return Kernels<double>(isa).panels;
+}
+template <>
+const PanelKernels<float, Float16>& Panels<float, Float16>(Isa isa) {
+  return HalfKernels(isa).f16_panels;
+}
+template <>
+const PanelKernels<float, BFloat16>& Panels<float, BFloat16>(Isa isa) {
+  return HalfKernels(isa).bf16_panels;
+}
+
+template <>
+const ConvertKernels<Float16>& Converters<Float16>(Isa isa) {
+  return HalfKernels(isa).f16;
+}
+template <>
+const ConvertKernels<BFloat16>& Converters<BFloat16>(Isa isa) {
+  return HalfKernels(isa).bf16;
 }
 
 }  // namespace fused_rnn

@@ -158,14 +158,14 @@ struct HalfKernelTable {
   ConvertKernels<BFloat16> bf16;
 };
 
-// The tables of ActiveIsa(), by the types that are asked for: (float | double), and for panels also
-// (float, 16-bit type).
+// The tables of an instruction set, by the types that are asked for: (float | double), and for
+// panels also (float, 16-bit type).
 template <typename Real>
-const KernelTable<Real>& Kernels();
+const KernelTable<Real>& Kernels(Isa isa);
 template <typename Real, typename Weight>
-const PanelKernels<Real, Weight>& Panels();
+const PanelKernels<Real, Weight>& Panels(Isa isa);
 template <typename Half>
-const ConvertKernels<Half>& Converters();
+const ConvertKernels<Half>& Converters(Isa isa);
 
 // The tables themselves, one per build of kernels.cc.
 #define FUSED_RNN_DECLARE_TABLES(isa)                  \

@@ -1,8 +1,9 @@
 #include "arrays.h"
 
 #include <cstdlib>
-#include <new>
 #include <utility>
+
+#include "fused_rnn/rnn.h"
 
 namespace fused_rnn {
 namespace {
@@ -31,7 +32,8 @@ bool IsDense(const py::array& array) { return (array.flags() & kDense) == kDense
 
 py::array Dense(const py::array& array) {
   py::array dense = py::array::ensure(array, kDense);
-  if (!dense) throw std::bad_alloc();  // pybind11 hides the reason, but a copy has no other
+  // pybind11 hides the reason, but a copy has no other.
+  if (!dense) throw OutOfMemory("a copy of an array", static_cast<size_t>(array.nbytes()));
   return dense;
 }
 
@@ -56,7 +58,7 @@ void Free::operator()(void* pointer) const { std::free(pointer); }
 Buffer Allocate(size_t bytes) {
   const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
   Buffer buffer(static_cast<uint8_t*>(std::aligned_alloc(kAlignment, rounded)));
-  if (!buffer) throw std::bad_alloc();
+  if (!buffer) throw OutOfMemory("a buffer", bytes);
   return buffer;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "calls.h"
 #include "fused_rnn/rnn.h"
 
 namespace fused_rnn {
@@ -155,6 +156,7 @@ py::tuple ForwardArrays(const std::string& mode, const py::array& x, const py::a
                         uint64_t dropout_seed, const OptionalArray& lengths,
                         std::optional<double> clip_min, std::optional<double> clip_max,
                         bool clip_nan, const PackedWeights* packed) {
+  Call call;
   const Options options{num_layers,          bidirectional, projection_size, dropout,
                         lengths.has_value(), clip_min,      clip_max,        clip_nan};
   const Inputs in = CheckInputs(mode, x, params, h0, c0, lengths, options);
@@ -179,10 +181,10 @@ py::tuple ForwardArrays(const std::string& mode, const py::array& x, const py::a
   args.workspace = workspace.get();
   args.reserve = reserve.get();
   args.dropout_seed = dropout_seed;
-  {
-    py::gil_scoped_release release;
+  call.Compute([&](const Interrupt& interrupt) {
+    args.interrupt = interrupt;
     Forward(in.problem, args);
-  }
+  });
   py::object reserve_array = py::none();
   if (training) reserve_array = ToArray(std::move(reserve), reserve_bytes);
   return py::make_tuple(y, hN, cN, reserve_array);
@@ -192,13 +194,17 @@ std::unique_ptr<PackedWeights> MakePacked(const std::string& mode, const py::arr
                                           int64_t input_size, int64_t hidden_size,
                                           int64_t num_layers, bool bidirectional,
                                           int64_t projection_size) {
+  Call call;
   const Options options{num_layers, bidirectional, projection_size, 0, false, {}, {}, false};
   const Problem problem = MakeProblem(FromName("mode", kModes, mode), DTypeOf("params", params),
                                       /*T=*/0, /*N=*/0, input_size, hidden_size, options);
   const py::array dense =
       CheckInput("params", params, params.dtype(), {static_cast<py::ssize_t>(ParamCount(problem))});
-  py::gil_scoped_release release;
-  return std::make_unique<PackedWeights>(problem, dense.data());
+  std::unique_ptr<PackedWeights> packed;
+  call.Compute([&](const Interrupt& interrupt) {
+    packed = std::make_unique<PackedWeights>(problem, dense.data(), interrupt);
+  });
+  return packed;
 }
 
 // ---- Backward
@@ -270,6 +276,7 @@ py::tuple BackwardArrays(const std::string& mode, const py::array& x, const py::
                          const OptionalArray& dc0, const std::string& dx_req,
                          const std::string& dparams_req, const std::string& dh0_req,
                          const std::string& dc0_req) {
+  Call call;
   const Options options{num_layers,          bidirectional, projection_size, dropout,
                         lengths.has_value(), clip_min,      clip_max,        clip_nan};
   const Inputs in = CheckInputs(mode, x, params, h0, c0, lengths, options);
@@ -330,10 +337,10 @@ py::tuple BackwardArrays(const std::string& mode, const py::array& x, const py::
   args.dc0_req = dc0_out.request();
   args.workspace = workspace.get();
   args.reserve = reserve_in.data();
-  {
-    py::gil_scoped_release release;
+  call.Compute([&](const Interrupt& interrupt) {
+    args.interrupt = interrupt;
     Backward(in.problem, args);
-  }
+  });
   return py::make_tuple(dx_out.array(), dparams_out.array(), dh0_out.array(), dc0_out.array());
 }
 
@@ -357,14 +364,22 @@ py::dict Sizes(const std::string& mode, int64_t T, int64_t N, int64_t I, int64_t
 }
 
 double FmaPeak(const std::string& dtype_name, int threads, double seconds) {
+  Call call;
   const DType dtype = FromName("dtype", kDTypes, dtype_name);
-  py::gil_scoped_release release;
-  return MeasureFmaPeak(dtype, threads, seconds);
+  double rate = 0;
+  call.Compute([&](const Interrupt& interrupt) {
+    rate = MeasureFmaPeak(dtype, threads, seconds, interrupt);
+  });
+  return rate;
 }
 
 double ReadBandwidth(size_t bytes, int threads, double seconds) {
-  py::gil_scoped_release release;
-  return MeasureReadBandwidth(bytes, threads, seconds);
+  Call call;
+  double rate = 0;
+  call.Compute([&](const Interrupt& interrupt) {
+    rate = MeasureReadBandwidth(bytes, threads, seconds, interrupt);
+  });
+  return rate;
 }
 
 }  // namespace
@@ -379,6 +394,8 @@ PYBIND11_MODULE(_core, m) {
       PyErr_SetString(PyExc_ValueError, error.what());
     }
   });
+
+  py::module_::import("atexit").attr("register")(py::cpp_function(&WaitForCalls));
 
   using namespace pybind11::literals;
   m.def("forward", &ForwardArrays, "mode"_a, "x"_a, "params"_a, "h0"_a, "c0"_a = py::none(),
@@ -425,6 +442,8 @@ PYBIND11_MODULE(_core, m) {
       },
       "Seconds since start_profile by stage, summed over threads, and elapsed.");
   m.def("isa", &IsaName, "Instruction set of the kernels in use.");
+  m.def("gemm_backend", &GemmBackend,
+        "The library of the large float32 products of training, with its version.");
   m.def("num_threads", &NumThreads, "Threads that a call may use.");
   m.def("set_num_threads", &SetNumThreads, "threads"_a,
         "0: OMP_NUM_THREADS if set, else one per physical core.");

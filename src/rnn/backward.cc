@@ -9,15 +9,16 @@
 namespace fused_rnn {
 
 template <typename Real, typename Weight>
-void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
-                 const Weight* weights, const BackwardPlan& plan, const ReservePlan& reserve) {
+void RunBackward(const Execution& execution, const Dims& dims, const Steps& steps,
+                 const BackwardArgs& args, const Weight* weights, const BackwardPlan& plan,
+                 const ReservePlan& reserve) {
   const ParamLayout layout(dims);
   const Real* params = static_cast<const Real*>(args.params);
   void* ws = args.workspace;
   const int64_t N = dims.N, H = dims.H, S = dims.S, D = dims.D, rows = dims.T * N, out = D * S;
   const Output<Real> dx(args.dx, args.dx_req), dparams(args.dparams, args.dparams_req);
   const Output<Real> dh0(args.dh0, args.dh0_req), dc0(args.dc0, args.dc0_req);
-  LayerBackward<Real, Weight> layer(dims, steps, plan);
+  LayerBackward<Real, Weight> layer(execution, dims, steps, plan);
 
   const Real* x = static_cast<const Real*>(args.x);
   const Real* y_top = static_cast<const Real*>(args.y);
@@ -27,7 +28,7 @@ void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
   if (steps.packed()) {
     const auto pack = [&](int64_t width, const Real* full, const Region& region) -> const Real* {
       if (full == nullptr) return nullptr;
-      PackRows(steps, width, full, region.In<Real>(ws));
+      PackRows(execution, steps, width, full, region.In<Real>(ws));
       return region.In<Real>(ws);
     };
     x = pack(dims.I, x, plan.x);
@@ -79,10 +80,12 @@ void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
       dir.unprojected = plan.unprojected.In<Real>(ws) + d * rows * H;
     }
     layer.RunRecurrence();
+    execution.ThrowIfInterrupted();
 
     const Real* input = l == 0 ? x : kept_y(l - 1);
     if (l > 0 && dims.drops && dparams.data != nullptr) {
-      ApplyMask(steps.rows(), out, dims.dropout, mask(l - 1), input, plan.dropped.In<Real>(ws));
+      ApplyMask(execution, steps.rows(), out, dims.dropout, mask(l - 1), input,
+                plan.dropped.In<Real>(ws));
       input = plan.dropped.In<Real>(ws);
     }
     for (int64_t d = 0; d < D; ++d) {
@@ -92,15 +95,17 @@ void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
     if (dinput == nullptr) continue;
     for (int64_t d = 0; d < D; ++d) layer.InputGradient(l, d, dinput, d > 0 || (l == 0 && dx_add));
     if (l > 0 && dims.drops)
-      ApplyMask(steps.rows(), out, dims.dropout, mask(l - 1), dinput, dinput);
+      ApplyMask(execution, steps.rows(), out, dims.dropout, mask(l - 1), dinput, dinput);
     dy = dinput;
   }
-  if (steps.packed() && dx.data != nullptr) UnpackRows(steps, dims.I, dx_rows, dx.data, dx.add);
+  if (steps.packed() && dx.data != nullptr)
+    UnpackRows(execution, steps, dims.I, dx_rows, dx.data, dx.add);
 }
 
-#define FUSED_RNN_INSTANTIATE(Real, Weight)                                               \
-  template void RunBackward<Real, Weight>(const Dims&, const Steps&, const BackwardArgs&, \
-                                          const Weight*, const BackwardPlan&, const ReservePlan&);
+#define FUSED_RNN_INSTANTIATE(Real, Weight)                                                        \
+  template void RunBackward<Real, Weight>(const Execution&, const Dims&, const Steps&,             \
+                                          const BackwardArgs&, const Weight*, const BackwardPlan&, \
+                                          const ReservePlan&);
 FUSED_RNN_INSTANTIATE(float, float)
 FUSED_RNN_INSTANTIATE(double, double)
 FUSED_RNN_INSTANTIATE(float, Float16)

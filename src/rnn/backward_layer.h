@@ -70,8 +70,10 @@ struct BackwardDirection {
 template <typename Real, typename Weight>
 class LayerBackward {
  public:
-  LayerBackward(const Dims& dims, const Steps& steps, const BackwardPlan& plan)
-      : dims_(dims),
+  LayerBackward(const Execution& execution, const Dims& dims, const Steps& steps,
+                const BackwardPlan& plan)
+      : execution_(execution),
+        dims_(dims),
         steps_(steps),
         plan_(plan),
         Hp_(PanelLayout{dims.H, 1, 0, plan.recurrent.V}.padded_columns()),
@@ -83,7 +85,7 @@ class LayerBackward {
 
   void RunRecurrence() {
     const double step_work = static_cast<double>(dims_.N) * dims_.G * dims_.H * dims_.S;
-    RunDirections(dims_.D, dims_.D * dims_.T * step_work, step_work,
+    RunDirections(execution_, dims_.D, dims_.D * dims_.T * step_work, step_work,
                   [&](int64_t d, DirectionPhases& phases) { RunDirection(d, phases); });
     for (int64_t d = 0; d < dims_.D; ++d) PassEmptySequences(direction_[d]);
   }
@@ -98,7 +100,8 @@ class LayerBackward {
     const int64_t input_size = dims_.InputSize(l);
     const auto product = [&](int64_t M, int64_t N, const Real* a, int64_t a_ld, const Real* b,
                              int64_t b_ld, int64_t to) {
-      Gemm<Real>({M, N, rows, a, a_ld, true, b, b_ld, false, dparams.data + to, N, dparams.add});
+      Gemm<Real>(execution_,
+                 {M, N, rows, a, a_ld, true, b, b_ld, false, dparams.data + to, N, dparams.add});
     };
     GatherPrevious(dir, d, h_prev);
     product(GH, input_size, InputSide(dir), ld, input, input_size, layout.W(l, d));
@@ -122,7 +125,8 @@ class LayerBackward {
   void InputGradient(int64_t l, int64_t d, Real* dx, bool add) const {
     const BackwardDirection<Real, Weight>& dir = direction_[d];
     const int64_t input_size = dims_.InputSize(l);
-    Gemm<Real>({steps_.rows(), input_size, dims_.G * dims_.H, InputSide(dir),
+    Gemm<Real>(execution_,
+               {steps_.rows(), input_size, dims_.G * dims_.H, InputSide(dir),
                 dims_.grad_gates * dims_.H, false, dir.W, input_size, false, dx, input_size, add});
   }
 
@@ -166,13 +170,12 @@ class LayerBackward {
   }
 
   // Rows [k, k + K) of the panels of `tile`, from w [K, ld].
-  static void PackTile(const PanelLayout& layout, const Weight* w, int64_t ld, int64_t k, int64_t K,
-                       BlockTile tile, Weight* panels) {
+  void PackTile(const PanelLayout& layout, const Weight* w, int64_t ld, int64_t k, int64_t K,
+                BlockTile tile, Weight* panels) const {
     const int64_t column = tile.begin * layout.V;
     const int64_t columns = std::min(tile.count * layout.V, layout.columns - column);
-    PackRows<Real, Weight>(w + column, ld, K, columns,
-                           panels + layout.Offset(tile.begin, 0) + k * layout.V,
-                           layout.K * layout.V);
+    PackRows(panel_kernels_, layout.V, w + column, ld, K, columns,
+             panels + layout.Offset(tile.begin, 0) + k * layout.V, layout.K * layout.V);
   }
 
   void Pack(const BackwardDirection<Real, Weight>& dir, BlockTile tile) const {
@@ -414,27 +417,27 @@ class LayerBackward {
   // h_prev [rows, S] = h_{t-1} of every row.
   void GatherPrevious(const BackwardDirection<Real, Weight>& dir, int64_t d, Real* h_prev) const {
     const int64_t S = dims_.S;
-    ParallelFor(TeamSizeFor(static_cast<double>(steps_.rows()) * S), steps_.T(),
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t t = begin; t < end; ++t) {
-                    ForEachPrevious(t, d, {0, steps_.n(t)}, [&](Range part, int64_t prev_row) {
-                      for (int64_t i = part.begin; i < part.end; ++i) {
-                        const Real* from =
-                            prev_row < 0 ? dir.h0 + i * S : dir.y + (prev_row + i) * dir.y_ld;
-                        std::copy(from, from + S, h_prev + (steps_.row(t) + i) * S);
-                      }
-                    });
-                  }
-                });
+    const double work = static_cast<double>(steps_.rows()) * S;
+    ParallelFor(execution_, work, steps_.T(), [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        ForEachPrevious(t, d, {0, steps_.n(t)}, [&](Range part, int64_t prev_row) {
+          for (int64_t i = part.begin; i < part.end; ++i) {
+            const Real* from = prev_row < 0 ? dir.h0 + i * S : dir.y + (prev_row + i) * dir.y_ld;
+            std::copy(from, from + S, h_prev + (steps_.row(t) + i) * S);
+          }
+        });
+      }
+    });
   }
 
+  const Execution& execution_;
   const Dims& dims_;
   const Steps& steps_;
   const BackwardPlan& plan_;
   const int64_t Hp_;  // H rounded up to whole vectors, as in ReservePlan
   const int64_t gates_ld_;
-  const KernelTable<Real>& kernels_ = Kernels<Real>();
-  const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>();
+  const KernelTable<Real>& kernels_ = Kernels<Real>(execution_.isa());
+  const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>(execution_.isa());
   BackwardDirection<Real, Weight> direction_[2];
 };
 

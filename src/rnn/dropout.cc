@@ -30,42 +30,43 @@ Random4 Philox(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
 
 }  // namespace
 
-void DrawMask(const Steps& steps, int64_t width, double p, uint64_t seed, int64_t l,
-              uint8_t* mask) {
+void DrawMask(const Execution& execution, const Steps& steps, int64_t width, double p,
+              uint64_t seed, int64_t l, uint8_t* mask) {
   // Kept if a uniform 32-bit number is below this; 2^32 keeps all, 0 none.
   const uint64_t kept_below = static_cast<uint64_t>((1 - p) * 4294967296.0);
   constexpr double kWorkPerElement = 20;  // in multiply-adds
-  ParallelFor(TeamSizeFor(kWorkPerElement * steps.rows() * width), steps.T(),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t t = begin; t < end; ++t) {
-                  for (int64_t i = 0; i < steps.n(t); ++i) {
-                    uint8_t* row = mask + (steps.row(t) + i) * width;
-                    const uint64_t place = static_cast<uint64_t>(t * steps.N() + steps.order(i));
-                    for (int64_t j = 0; j < width; j += 4) {
-                      // 2^20 layers and 2^46 units are beyond any model that fits a memory.
-                      const Random4 random = Philox(
-                          place, static_cast<uint64_t>(l) << 44 | static_cast<uint64_t>(j / 4),
-                          seed);
-                      for (int64_t u = 0; u < std::min<int64_t>(4, width - j); ++u)
-                        row[j + u] = random.value[u] < kept_below;
-                    }
-                  }
-                }
-              });
+  const double work = kWorkPerElement * steps.rows() * width;
+  ParallelFor(execution, work, steps.T(), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t i = 0; i < steps.n(t); ++i) {
+        uint8_t* row = mask + (steps.row(t) + i) * width;
+        const uint64_t place = static_cast<uint64_t>(t * steps.N() + steps.order(i));
+        for (int64_t j = 0; j < width; j += 4) {
+          // 2^20 layers and 2^46 units are beyond any model that fits a memory.
+          const Random4 random =
+              Philox(place, static_cast<uint64_t>(l) << 44 | static_cast<uint64_t>(j / 4), seed);
+          for (int64_t u = 0; u < std::min<int64_t>(4, width - j); ++u)
+            row[j + u] = random.value[u] < kept_below;
+        }
+      }
+    }
+  });
 }
 
 template <typename Real>
-void ApplyMask(int64_t rows, int64_t width, double p, const uint8_t* mask, const Real* in,
-               Real* out) {
+void ApplyMask(const Execution& execution, int64_t rows, int64_t width, double p,
+               const uint8_t* mask, const Real* in, Real* out) {
   const Real scale = p < 1 ? static_cast<Real>(1 / (1 - p)) : Real(0);
-  ParallelFor(TeamSizeFor(static_cast<double>(rows) * width), rows,
-              [&](int64_t begin, int64_t end) {
-                for (int64_t i = begin * width; i < end * width; ++i)
-                  out[i] = mask[i] ? in[i] * scale : Real(0);
-              });
+  const double work = static_cast<double>(rows) * width;
+  ParallelFor(execution, work, rows, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * width; i < end * width; ++i)
+      out[i] = mask[i] ? in[i] * scale : Real(0);
+  });
 }
 
-template void ApplyMask(int64_t, int64_t, double, const uint8_t*, const float*, float*);
-template void ApplyMask(int64_t, int64_t, double, const uint8_t*, const double*, double*);
+template void ApplyMask(const Execution&, int64_t, int64_t, double, const uint8_t*, const float*,
+                        float*);
+template void ApplyMask(const Execution&, int64_t, int64_t, double, const uint8_t*, const double*,
+                        double*);
 
 }  // namespace fused_rnn

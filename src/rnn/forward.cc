@@ -48,19 +48,19 @@ void PlacePanels(const Dims& dims, const ForwardArgs& args, const ForwardPlan& p
 }  // namespace
 
 template <typename Real, typename Weight>
-void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
-                const ForwardPlan& plan, const ReservePlan& reserve) {
+void RunForward(const Execution& execution, const Dims& dims, const Steps& steps,
+                const ForwardArgs& args, const ForwardPlan& plan, const ReservePlan& reserve) {
   const ParamLayout layout(dims);
   const Weight* params = static_cast<const Weight*>(args.params);
   void* ws = args.workspace;
   const bool training = args.reserve != nullptr;
   const int64_t rows = dims.T * dims.N, out = dims.D * dims.S;
   const int64_t Hp = plan.recurrent.padded_columns();
-  LayerForward<Real, Weight> layer(dims, steps, plan, training);
+  LayerForward<Real, Weight> layer(execution, dims, steps, plan, training);
 
   const Real* input = static_cast<const Real*>(args.x);
   if (steps.packed()) {
-    PackRows(steps, dims.I, input, plan.x.In<Real>(ws));
+    PackRows(execution, steps, dims.I, input, plan.x.In<Real>(ws));
     input = plan.x.In<Real>(ws);
   }
   Real* y_top = steps.packed() ? plan.y_top.In<Real>(ws) : static_cast<Real*>(args.y);
@@ -96,6 +96,7 @@ void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
       dir.y_ld = out;
     }
     layer.Run(input, plan.Input(l));
+    execution.ThrowIfInterrupted();
     StoreStates(dims, steps, l, dims.S, static_cast<Real*>(args.hN),
                 [&](int64_t d, int64_t i) { return layer.LastHidden(d, i); });
     if (dims.lstm()) {
@@ -105,17 +106,19 @@ void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
     input = y;
     if (training && dims.drops && l < dims.L - 1) {
       uint8_t* mask = reserve.mask.In<uint8_t>(args.reserve) + l * rows * out;
-      DrawMask(steps, out, dims.dropout, args.dropout_seed, l, mask);
-      ApplyMask(steps.rows(), out, dims.dropout, mask, y, plan.dropped.In<Real>(ws));
+      DrawMask(execution, steps, out, dims.dropout, args.dropout_seed, l, mask);
+      ApplyMask(execution, steps.rows(), out, dims.dropout, mask, y, plan.dropped.In<Real>(ws));
       input = plan.dropped.In<Real>(ws);
     }
   }
-  if (steps.packed()) UnpackRows(steps, out, y_top, static_cast<Real*>(args.y), /*add=*/false);
+  if (steps.packed())
+    UnpackRows(execution, steps, out, y_top, static_cast<Real*>(args.y), /*add=*/false);
 }
 
-#define FUSED_RNN_INSTANTIATE(Real, Weight)                                             \
-  template void RunForward<Real, Weight>(const Dims&, const Steps&, const ForwardArgs&, \
-                                         const ForwardPlan&, const ReservePlan&);
+#define FUSED_RNN_INSTANTIATE(Real, Weight)                                           \
+  template void RunForward<Real, Weight>(const Execution&, const Dims&, const Steps&, \
+                                         const ForwardArgs&, const ForwardPlan&,      \
+                                         const ReservePlan&);
 FUSED_RNN_INSTANTIATE(float, float)
 FUSED_RNN_INSTANTIATE(double, double)
 FUSED_RNN_INSTANTIATE(float, Float16)

@@ -43,8 +43,9 @@ struct ForwardDirection {
 template <typename Real, typename Weight>
 class LayerForward {
  public:
-  LayerForward(const Dims& dims, const Steps& steps, const ForwardPlan& plan, bool training)
-      : dims_(dims), steps_(steps), plan_(plan), training_(training) {}
+  LayerForward(const Execution& execution, const Dims& dims, const Steps& steps,
+               const ForwardPlan& plan, bool training)
+      : execution_(execution), dims_(dims), steps_(steps), plan_(plan), training_(training) {}
 
   ForwardDirection<Real, Weight>& direction(int64_t d) { return direction_[d]; }
   bool keeps_gates() const { return training_ && dims_.kept_gates > 0; }
@@ -60,7 +61,7 @@ class LayerForward {
     const double step_work = static_cast<double>(dims_.N) * dims_.G * dims_.H * dims_.S;
     const double work =
         static_cast<double>(steps_.rows()) * dims_.G * dims_.H * (dims_.S + input.K);
-    RunDirections(dims_.D, dims_.D * work, step_work,
+    RunDirections(execution_, dims_.D, dims_.D * work, step_work,
                   [&](int64_t d, DirectionPhases& phases) { RunDirection(d, phases); });
   }
 
@@ -108,9 +109,9 @@ class LayerForward {
 
   // The owner packs, so that the panels are in its cache.
   void PackOwn(const ForwardDirection<Real, Weight>& dir, DirectionPhases& phases) const {
-    const auto pack = [](const PanelLayout& layout, const Weight* w, BlockTile tile,
-                         Weight* panels) {
-      if (panels != nullptr) PackBlocks<Real, Weight>(layout, w, tile.begin, tile.count, panels);
+    const auto pack = [this](const PanelLayout& layout, const Weight* w, BlockTile tile,
+                             Weight* panels) {
+      if (panels != nullptr) PackBlocks(panel_kernels_, layout, w, tile.begin, tile.count, panels);
     };
     phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G, kInputRows), Order::kForth,
                [&](BlockTile tile) {
@@ -142,8 +143,9 @@ class LayerForward {
     return {steps_.row(std::min(a, b)), steps_.row(std::max(a, b) + 1)};
   }
 
+  // Null without a cell state.
   Real* CellRows(const ForwardDirection<Real, Weight>& dir, int64_t row) const {
-    return training_ ? dir.c + row * dims_.H : dir.c;
+    return training_ && dims_.lstm() ? dir.c + row * dims_.H : dir.c;
   }
 
   // W x for rows `rows` and the units of `tile`.
@@ -264,14 +266,15 @@ class LayerForward {
     });
   }
 
+  const Execution& execution_;
   const Dims& dims_;
   const Steps& steps_;
   const ForwardPlan& plan_;
   const bool training_;
   const Real* x_ = nullptr;
   PanelLayout input_{};
-  const KernelTable<Real>& kernels_ = Kernels<Real>();
-  const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>();
+  const KernelTable<Real>& kernels_ = Kernels<Real>(execution_.isa());
+  const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>(execution_.isa());
   ForwardDirection<Real, Weight> direction_[2];
 };
 

@@ -1,10 +1,9 @@
 #include "rnn/gemm.h"
 
 #include <algorithm>
-#include <exception>
-#include <mutex>
 
 #include "base/profile.h"
+#include "base/team.h"
 #include "base/tile_queue.h"
 
 namespace fused_rnn {
@@ -25,7 +24,7 @@ int64_t BlockCount(int64_t M) {
 }  // namespace
 
 template <typename Real>
-void Gemm(const GemmArgs<Real>& args) {
+void Gemm(const Execution& execution, const GemmArgs<Real>& args) {
   if (args.M == 0 || args.N == 0) return;
   if (args.K == 0) {
     if (args.accumulate) return;
@@ -35,10 +34,9 @@ void Gemm(const GemmArgs<Real>& args) {
   const double work =
       static_cast<double>(args.M) * static_cast<double>(args.N) * static_cast<double>(args.K);
   const int64_t blocks = BlockCount(args.M);
-  TileQueue queue;
-  std::exception_ptr failure;  // a library may lack memory; an exception must not leave the team
-  std::mutex failure_mutex;
-  RunTeam(TeamSizeFor(work), [&](int thread, int team) {
+  TileQueue queue(execution);
+  FirstFailure failure;  // a library may lack memory
+  RunTeam(execution.TeamSizeFor(work), [&](int thread, int team) {
     const TileSplit split(blocks, /*per_tile=*/1, std::min(team, TileQueue::kMaxLanes));
     queue.Run(0, split, thread < split.lanes() ? thread : -1, [&](int lane, int64_t tile) {
       const Range rows = Split(args.M, static_cast<int>(blocks),
@@ -47,19 +45,16 @@ void Gemm(const GemmArgs<Real>& args) {
       block.M = rows.end - rows.begin;
       block.a += rows.begin * (args.a_transposed ? 1 : args.a_ld);
       block.c += rows.begin * args.c_ld;
-      try {
+      failure.Catch([&] {
         const StageTimer timer(Stage::kLargeProducts);
-        if (block.M > 0) SerialGemm(block);
-      } catch (...) {
-        std::lock_guard<std::mutex> lock(failure_mutex);
-        failure = std::current_exception();
-      }
+        if (block.M > 0) SerialGemm(execution.isa(), block);
+      });
     });
   });
-  if (failure) std::rethrow_exception(failure);
+  failure.Rethrow();
 }
 
-template void Gemm(const GemmArgs<float>&);
-template void Gemm(const GemmArgs<double>&);
+template void Gemm(const Execution&, const GemmArgs<float>&);
+template void Gemm(const Execution&, const GemmArgs<double>&);
 
 }  // namespace fused_rnn

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "base/execution.h"
+
 namespace fused_rnn {
 
 // C [M, N] = op(A) [M, K] op(B) [K, N], or + C if `accumulate`. Row-major, "ld" in elements. C
@@ -23,15 +25,18 @@ struct GemmArgs {
   bool accumulate;
 };
 
-// Uses up to NumThreads() threads; any of M, N, K may be 0. The result does not depend on the
-// number of threads.
+// Any of M, N, K may be 0. The result does not depend on the number of threads. Throws OutOfMemory.
 template <typename Real>
-void Gemm(const GemmArgs<Real>& args);
+void Gemm(const Execution& execution, const GemmArgs<Real>& args);
 
-// What a backend provides: the same on the calling thread alone; M, N, K >= 1.
-void SerialGemm(const GemmArgs<float>& args);  // onednn_gemm.cc or mkl_gemm.cc
-void SerialGemm(const GemmArgs<double>&
-                    args);  // panel_gemm.cc or mkl_gemm.cc: oneDNN has no float64 product on a CPU
+// What a backend provides: the same on the calling thread alone; M, N, K >= 1. `isa` is that of the
+// call's own kernels; a library chooses its own.
+void SerialGemm(Isa isa, const GemmArgs<float>& args);   // onednn_gemm.cc or mkl_gemm.cc
+void SerialGemm(Isa isa, const GemmArgs<double>& args);  // likewise
+
+// A backend on our own kernels (panel_gemm.cc), for what a library does not have.
+template <typename Real>
+void OwnGemm(Isa isa, const GemmArgs<Real>& args);
 
 }  // namespace fused_rnn
 

@@ -50,6 +50,7 @@ ReservePlan::ReservePlan(const Dims& dims, int64_t V, int64_t gap) : RegionPlan(
   c = Add(dims.lstm() ? e * LD * rows * dims.H : 0);
   y = Add(e * between);
   mask = Add(dims.drops ? between : 0);
+  y_top = Add(dims.half() ? e * rows * dims.D * dims.S : 0);
 }
 
 ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap)
@@ -117,22 +118,23 @@ BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
   dcN = Add(sorts && dims.lstm() ? e * D * NH : 0);
 }
 
-StagedForwardPlan::StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap)
+StagedForwardPlan::StagedForwardPlan(const Dims& dims, bool training, int64_t inner_bytes,
+                                     int64_t gap)
     : RegionPlan(gap) {
   const int64_t states = dims.L * dims.D * dims.N;
   x = Add(4 * dims.T * dims.N * dims.I);
   h0 = Add(4 * states * dims.S);
   c0 = Add(dims.lstm() ? 4 * states * dims.H : 0);
-  y = Add(4 * dims.T * dims.N * dims.D * dims.S);
+  y = Add(training ? 0 : 4 * dims.T * dims.N * dims.D * dims.S);
   hN = Add(h0.bytes);
   cN = Add(c0.bytes);
   inner = Add(inner_bytes);
 }
 
 StagedBackwardPlan::StagedBackwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap)
-    : StagedForwardPlan(dims, inner_bytes, gap) {
+    : StagedForwardPlan(dims, /*training=*/true, inner_bytes, gap) {
   params = Add(4 * ParamLayout(dims).size());
-  dy = Add(y.bytes);
+  dy = Add(4 * dims.T * dims.N * dims.D * dims.S);
   dx = Add(x.bytes);
   dparams = Add(params.bytes);
   dh0 = Add(h0.bytes);

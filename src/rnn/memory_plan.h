@@ -52,6 +52,9 @@ struct ReservePlan : RegionPlan {
   Region c;            // [L][D] [rows, H], LSTM
   Region y;            // [L-1] [rows, D*S]: outputs of the layers below the last, undropped
   Region mask;         // [L-1] [rows, D*S] bytes: 1 = kept; with dropout
+  // [T, N, D*S], 16-bit types: the last layer's output before it is rounded to the stored type. A
+  // derivative taken of the rounded one, 1 - y^2 near saturation, would be off by half.
+  Region y_top;
 };
 
 struct ForwardPlan : RegionPlan {
@@ -110,8 +113,9 @@ struct BackwardPlan : RegionPlan {
 // For the 16-bit types: float32 copies of the caller's tensors (their shapes: rnn.h), beside the
 // workspace of the pass itself.
 struct StagedForwardPlan : RegionPlan {
-  StagedForwardPlan(const Dims& dims, int64_t inner_bytes, int64_t gap = 0);
-  Region x, h0, c0, y, hN, cN;
+  StagedForwardPlan(const Dims& dims, bool training, int64_t inner_bytes, int64_t gap = 0);
+  Region x, h0, c0, hN, cN;
+  Region y;  // inference; in training it is the reserve's y_top
   Region inner;
 };
 

@@ -26,14 +26,14 @@ CBLAS_TRANSPOSE Transposition(bool transposed) { return transposed ? CblasTrans 
 
 }  // namespace
 
-void SerialGemm(const GemmArgs<float>& args) {
+void SerialGemm(Isa, const GemmArgs<float>& args) {
   const OneThread scope;
   cblas_sgemm(CblasRowMajor, Transposition(args.a_transposed), Transposition(args.b_transposed),
               args.M, args.N, args.K, 1.0f, args.a, args.a_ld, args.b, args.b_ld,
               args.accumulate ? 1.0f : 0.0f, args.c, args.c_ld);
 }
 
-void SerialGemm(const GemmArgs<double>& args) {
+void SerialGemm(Isa, const GemmArgs<double>& args) {
   const OneThread scope;
   cblas_dgemm(CblasRowMajor, Transposition(args.a_transposed), Transposition(args.b_transposed),
               args.M, args.N, args.K, 1.0, args.a, args.a_ld, args.b, args.b_ld,

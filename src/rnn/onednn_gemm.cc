@@ -1,14 +1,21 @@
-// float32 products by oneDNN's matmul primitive: the only file that sees oneDNN.
+// float32 products by oneDNN's matmul primitive: the only file that sees oneDNN. float64 products,
+// which it does not have on a CPU, by our own kernels.
 #include <omp.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 
 #include "base/check.h"
+#include "base/fork_gate.h"
 #include "fused_rnn/rnn.h"
 #include "rnn/gemm.h"
 
@@ -16,11 +23,6 @@ namespace fused_rnn {
 namespace {
 
 using dnnl::memory;
-
-const dnnl::engine& Engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
 
 memory::desc Matrix(int64_t rows, int64_t columns, int64_t ld, bool transposed) {
   const memory::dims strides = transposed ? memory::dims{1, ld} : memory::dims{ld, 1};
@@ -40,7 +42,7 @@ struct Product {
   memory::desc scratch;
 };
 
-Product MakeProduct(const GemmArgs<float>& args) {
+Product MakeProduct(const dnnl::engine& engine, const GemmArgs<float>& args) {
   dnnl::primitive_attr attr;
   // oneDNN's own scratch memory belongs to the thread that made a primitive; ours are run by any,
   // several at a time.
@@ -51,27 +53,83 @@ Product MakeProduct(const GemmArgs<float>& args) {
     attr.set_post_ops(ops);
   }
   const Descriptors descs(args);
-  const dnnl::matmul::primitive_desc desc(Engine(), descs.a, descs.b, descs.c, attr);
+  const dnnl::matmul::primitive_desc desc(engine, descs.a, descs.b, descs.c, attr);
   return {dnnl::matmul(desc), desc.scratchpad_desc()};
 }
 
-// Describing a product costs tens of microseconds even where oneDNN's own cache has the code, so
-// primitives are kept. A model uses a handful of shapes; the bound is for programs whose T or N
-// changes with every call.
-Product CachedProduct(const GemmArgs<float>& args) {
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int>;
-  constexpr size_t kMostShapes = 256;
-  static std::mutex mutex;
-  static std::map<Key, Product> cache;
-  const int flags = args.a_transposed | args.b_transposed << 1 | args.accumulate << 2;
-  const Key key{args.M, args.N, args.K, args.a_ld, args.b_ld, args.c_ld, flags};
-  std::lock_guard<std::mutex> lock(mutex);
-  auto found = cache.find(key);
-  if (found == cache.end()) {
-    if (cache.size() >= kMostShapes) cache.clear();
-    found = cache.emplace(key, MakeProduct(args)).first;
+// oneDNN's engine and our products. Describing a product costs tens of microseconds even where
+// oneDNN's own cache has the code, so primitives are kept. A model uses a handful of shapes; the
+// bound is for programs whose T or N changes with every call.
+class Library {
+ public:
+  // The process's own. Never destroyed, for calls may run until the process ends; and a child of
+  // fork() makes a new one, since a thread of the parent may have held the lock.
+  static Library& Get() {
+    Library* library = own_.load(std::memory_order_acquire);
+    if (library != nullptr) return *library;
+    auto made = std::make_unique<Library>();
+    if (own_.compare_exchange_strong(library, made.get(), std::memory_order_acq_rel))
+      return *made.release();
+    return *library;
   }
-  return found->second;
+  static void Forget() { own_.store(nullptr); }
+
+  const dnnl::engine& engine() const { return engine_; }
+
+  Product Find(const GemmArgs<float>& args) {
+    constexpr size_t kMostShapes = 256;
+    const int flags = args.a_transposed | args.b_transposed << 1 | args.accumulate << 2;
+    const Key key{args.M, args.N, args.K, args.a_ld, args.b_ld, args.c_ld, flags};
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = products_.find(key);
+    if (found == products_.end()) {
+      if (products_.size() >= kMostShapes) products_.clear();
+      const ForkGate gate;  // oneDNN has locks of its own around the making of code
+      found = products_.emplace(key, MakeProduct(engine_, args)).first;
+    }
+    return found->second;
+  }
+
+ private:
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int>;
+  static std::atomic<Library*> own_;
+
+  const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  std::mutex mutex_;
+  std::map<Key, Product> products_;
+};
+
+std::atomic<Library*> Library::own_{nullptr};
+const int g_fork_handler = pthread_atfork(nullptr, nullptr, [] { Library::Forget(); });
+
+// Whether this process may run code that it has written (PR_SET_MDWE, SELinux and others forbid
+// it), as oneDNN does.
+bool CanMakeCode() {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* code =
+      mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, 0);
+  if (code == MAP_FAILED) return true;  // for lack of memory, which says nothing
+  const bool can = mprotect(code, page, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
+  munmap(code, page);
+  return can;
+}
+
+// Whether oneDNN can be used in this process; a warning where it cannot.
+bool IsUsable() {
+  enum { kUnknown, kUsable, kUnusable };
+  static std::atomic<int> state{kUnknown};
+  int seen = state.load(std::memory_order_relaxed);
+  if (seen == kUnknown) {
+    const int found = CanMakeCode() ? kUsable : kUnusable;
+    // The warning comes once, from the thread that found it.
+    if (state.compare_exchange_strong(seen, found)) seen = found;
+    if (seen == kUnusable)
+      std::fprintf(stderr,
+                   "fused_rnn: warning: this process may not make memory executable, as oneDNN "
+                   "needs; the large products of training run on kernels of our own, which are "
+                   "somewhat slower\n");
+  }
+  return seen == kUsable && !BrokenByFork();
 }
 
 // oneDNN takes its number of threads from OpenMP's setting for the calling thread.
@@ -87,40 +145,52 @@ class OneThread {
 };
 
 // Memory of this thread that grows to the largest product's need.
-memory ScratchOfThread(const memory::desc& desc) {
+memory ScratchOfThread(const dnnl::engine& engine, const memory::desc& desc) {
   thread_local memory largest;
-  if (!largest || largest.get_desc().get_size() < desc.get_size()) largest = memory(desc, Engine());
-  return memory(desc, Engine(), largest.get_data_handle());
+  if (!largest || largest.get_desc().get_size() < desc.get_size()) largest = memory(desc, engine);
+  return memory(desc, engine, largest.get_data_handle());
 }
 
-}  // namespace
-
-void SerialGemm(const GemmArgs<float>& args) try {
+void Multiply(const GemmArgs<float>& args) {
   const OneThread scope;
-  const Product product = CachedProduct(args);
+  Library& library = Library::Get();
+  const dnnl::engine& engine = library.engine();
+  const Product product = library.Find(args);
   const Descriptors descs(args);
-  const auto memory_of = [](const memory::desc& desc, const float* data) {
-    return memory(desc, Engine(), const_cast<float*>(data));
+  const auto memory_of = [&](const memory::desc& desc, const float* data) {
+    return memory(desc, engine, const_cast<float*>(data));
   };
-  dnnl::stream stream(Engine());
+  dnnl::stream stream(engine);
   product.matmul.execute(stream, {{DNNL_ARG_SRC, memory_of(descs.a, args.a)},
                                   {DNNL_ARG_WEIGHTS, memory_of(descs.b, args.b)},
                                   {DNNL_ARG_DST, memory_of(descs.c, args.c)},
-                                  {DNNL_ARG_SCRATCHPAD, ScratchOfThread(product.scratch)}});
+                                  {DNNL_ARG_SCRATCHPAD, ScratchOfThread(engine, product.scratch)}});
   stream.wait();
+}
+
+const std::string g_name = [] {
+  const dnnl_version_t* version = dnnl_version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}();
+
+}  // namespace
+
+void SerialGemm(Isa isa, const GemmArgs<float>& args) try {
+  if (IsUsable()) {
+    Multiply(args);
+  } else {
+    OwnGemm(isa, args);
+  }
 } catch (const dnnl::error& error) {
+  if (error.status == dnnl_out_of_memory) throw OutOfMemory("a matrix product of oneDNN", 0);
   Fail("oneDNN: a matrix product of [%lld, %lld] and [%lld, %lld] failed: %s",
        static_cast<long long>(args.M), static_cast<long long>(args.K),
        static_cast<long long>(args.K), static_cast<long long>(args.N), error.what());
 }
 
-const char* GemmBackend() {
-  static const std::string name = [] {
-    const dnnl_version_t* version = dnnl_version();
-    return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
-           std::to_string(version->patch);
-  }();
-  return name.c_str();
-}
+void SerialGemm(Isa isa, const GemmArgs<double>& args) { OwnGemm(isa, args); }
+
+const char* GemmBackend() { return g_name.c_str(); }
 
 }  // namespace fused_rnn

@@ -11,9 +11,8 @@ namespace fused_rnn {
 
 // The panels of blocks [begin, begin + count) from w [gates*columns, K].
 template <typename Real, typename Weight>
-void PackBlocks(const PanelLayout& layout, const Weight* w, int64_t begin, int64_t count,
-                Weight* panels) {
-  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>();
+void PackBlocks(const PanelKernels<Real, Weight>& kernels, const PanelLayout& layout,
+                const Weight* w, int64_t begin, int64_t count, Weight* panels) {
   for (int64_t b = begin; b < begin + count; ++b) {
     for (int64_t g = 0; g < layout.gates; ++g) {
       kernels.pack_transposed(w + (g * layout.columns + b * layout.V) * layout.K, layout.K,
@@ -23,16 +22,14 @@ void PackBlocks(const PanelLayout& layout, const Weight* w, int64_t begin, int64
   }
 }
 
-// K rows of adjacent panels, panel_ld elements apart, from w [K, columns]. A few rows for all
-// panels at a time: the pieces of a row are neighbours in memory, and a column of pieces, where ld
-// is a power of two, competes for a few places in the caches (measured at ld = 1024 and 2048: 1.5
-// and 2.2 times as fast as panel by panel).
+// K rows of adjacent panels of V columns, panel_ld elements apart, from w [K, columns]. A few rows
+// for all panels at a time: the pieces of a row are neighbours in memory, and a column of pieces,
+// where ld is a power of two, competes for a few places in the caches (measured at ld = 1024 and
+// 2048: 1.5 and 2.2 times as fast as panel by panel).
 template <typename Real, typename Weight>
-void PackRows(const Weight* w, int64_t ld, int64_t K, int64_t columns, Weight* panels,
-              int64_t panel_ld) {
+void PackRows(const PanelKernels<Real, Weight>& kernels, int64_t V, const Weight* w, int64_t ld,
+              int64_t K, int64_t columns, Weight* panels, int64_t panel_ld) {
   constexpr int64_t kRows = 8;
-  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>();
-  const int64_t V = Kernels<Real>().lanes;
   for (int64_t k = 0; k < K; k += kRows) {
     const int64_t rows = std::min(kRows, K - k);
     for (int64_t j = 0; j < columns; j += V) {

@@ -1,10 +1,12 @@
 #include "rnn/packed_weights.h"
 
 #include <cstdlib>
-#include <new>
+#include <cstring>
+#include <memory>
 
 #include "base/aligned.h"
 #include "base/check.h"
+#include "base/execution.h"
 #include "base/team.h"
 #include "rnn/param_layout.h"
 
@@ -12,17 +14,19 @@ namespace fused_rnn {
 namespace {
 
 template <typename Real, typename Weight>
-void PackAll(const Dims& dims, const Weight* params, const PackedPlan& plan, void* data) {
-  const ForwardPlan layouts(dims, /*training=*/false, Kernels<Real>().lanes);
+void PackAll(const Execution& execution, const Dims& dims, const Weight* params,
+             const PackedPlan& plan, void* data) {
+  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>(execution.isa());
+  const ForwardPlan layouts(dims, /*training=*/false, Kernels<Real>(execution.isa()).lanes);
   const ParamLayout where(dims);
   for (int64_t l = 0; l < dims.L; ++l) {
     for (int64_t d = 0; d < dims.D; ++d) {
       const PackedPart<Real, Weight> part(dims, layouts, plan, data, l, d);
       const auto pack = [&](const PanelLayout& layout, int64_t from, Weight* panels) {
-        ParallelFor(TeamSizeFor(static_cast<double>(layout.size())), layout.blocks(),
-                    [&](int64_t begin, int64_t end) {
-                      PackBlocks<Real, Weight>(layout, params + from, begin, end - begin, panels);
-                    });
+        const double work = static_cast<double>(layout.size());
+        ParallelFor(execution, work, layout.blocks(), [&](int64_t begin, int64_t end) {
+          PackBlocks(kernels, layout, params + from, begin, end - begin, panels);
+        });
       };
       FoldBiases(dims, params + where.bW(l, d), params + where.bR(l, d), part.bias);
       pack(layouts.Input(l), where.W(l, d), part.input);
@@ -44,43 +48,48 @@ PackedPlan::PackedPlan(const Dims& dims, int64_t V) : RegionPlan(0) {
   projection = Add(weight * LD * layouts.projection.size());
 }
 
-PackedWeights::PackedWeights(const Problem& problem, const void* params)
-    : problem_(problem), isa_(IsaName()) {
+PackedWeights::PackedWeights(const Problem& problem, const void* params, const Interrupt& interrupt)
+    : problem_(problem) {
   const Dims dims(problem);
+  const Execution execution(interrupt);
+  isa_ = IsaName(execution.isa());
   FUSED_RNN_CHECK(params != nullptr, "params: expected %lld elements, got null",
                   static_cast<long long>(ParamLayout(dims).size()));
-  const PackedPlan plan(
-      dims, dims.dtype == DType::kFloat64 ? Kernels<double>().lanes : Kernels<float>().lanes);
+  const PackedPlan plan(dims, dims.dtype == DType::kFloat64
+                                  ? Kernels<double>(execution.isa()).lanes
+                                  : Kernels<float>(execution.isa()).lanes);
   bytes_ = static_cast<size_t>(plan.bytes());
-  data_ = AllocateAligned(bytes_);
-  FUSED_RNN_CHECK(data_ != nullptr, "packed weights: no memory for %zu bytes", bytes_);
+  std::unique_ptr<void, decltype(&std::free)> data(AllocateAligned(bytes_), &std::free);
+  if (data == nullptr) throw OutOfMemory("packed weights", bytes_);
   switch (dims.dtype) {
     case DType::kFloat32:
-      PackAll<float>(dims, static_cast<const float*>(params), plan, data_);
+      PackAll<float>(execution, dims, static_cast<const float*>(params), plan, data.get());
       break;
     case DType::kFloat64:
-      PackAll<double>(dims, static_cast<const double*>(params), plan, data_);
+      PackAll<double>(execution, dims, static_cast<const double*>(params), plan, data.get());
       break;
     case DType::kFloat16:
-      PackAll<float>(dims, static_cast<const Float16*>(params), plan, data_);
+      PackAll<float>(execution, dims, static_cast<const Float16*>(params), plan, data.get());
       break;
     case DType::kBFloat16:
-      PackAll<float>(dims, static_cast<const BFloat16*>(params), plan, data_);
+      PackAll<float>(execution, dims, static_cast<const BFloat16*>(params), plan, data.get());
       break;
   }
+  execution.ThrowIfInterrupted();
+  data_ = data.release();
 }
 
 PackedWeights::~PackedWeights() { std::free(data_); }
 
-void PackedWeights::CheckFits(const Problem& problem) const {
+void PackedWeights::CheckFits(const Problem& problem, const char* isa) const {
   const Problem& own = problem_;
   FUSED_RNN_CHECK(own.mode == problem.mode && own.dtype == problem.dtype && own.I == problem.I &&
                       own.H == problem.H && own.L == problem.L && own.D == problem.D &&
                       own.P == problem.P,
                   "packed: expected weights of a problem with this mode, dtype, I, H, L, D and P, "
                   "got those of another");
-  FUSED_RNN_CHECK(isa_ == IsaName(), "packed: expected weights packed for '%s', got '%s'",
-                  IsaName(), isa_);
+  FUSED_RNN_CHECK(std::strcmp(isa_, isa) == 0, "packed: expected weights packed for '%s', got '%s'",
+                  isa, isa_);
 }
 
 }  // namespace fused_rnn

@@ -1,9 +1,11 @@
-// float64 products on our own panel kernel, after Goto and van de Geijn ("Anatomy of
+// Products on our own panel kernels, after Goto and van de Geijn ("Anatomy of
 // high-performance matrix multiplication", 2008): panels of B are packed and stay in the cache
 // while rows of A pass by.
 #include <algorithm>
 #include <memory>
+#include <new>
 
+#include "fused_rnn/rnn.h"
 #include "kernels/kernel_table.h"
 #include "rnn/gemm.h"
 #include "rnn/pack.h"
@@ -18,21 +20,24 @@ constexpr int64_t kStrip = 56;  // whole row tiles of every instruction set
 constexpr int64_t kPanels = 4;
 // Rows of A^T lie so far apart that their starts do not compete for one place of a cache.
 constexpr int64_t kTransposedLd = kBlockK + 16;
-constexpr int64_t kMostLanes = 8;  // doubles in the widest vector
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kAlignment = 64;  // bytes: those of the widest vector
 
 // One per thread, kept for its next products.
+template <typename Real>
 struct Scratch {
-  alignas(kAlignment) double b[kPanels * kBlockK * kMostLanes];
-  alignas(kAlignment) double a[kBlockRows * kTransposedLd];
-  alignas(kAlignment) double c[kStrip * kPanels * kMostLanes];
+  static constexpr int64_t kMostLanes = kAlignment / sizeof(Real);
+  alignas(kAlignment) Real b[kPanels * kBlockK * kMostLanes];
+  alignas(kAlignment) Real a[kBlockRows * kTransposedLd];
+  alignas(kAlignment) Real c[kStrip * kPanels * kMostLanes];
 };
 
+template <typename Real>
 class Product {
  public:
-  explicit Product(const GemmArgs<double>& args) : args_(args) {
-    static thread_local std::unique_ptr<Scratch> scratch;
-    if (scratch == nullptr) scratch.reset(new Scratch);
+  Product(Isa isa, const GemmArgs<Real>& args) : args_(args), kernels_(Kernels<Real>(isa)) {
+    static thread_local std::unique_ptr<Scratch<Real>> scratch;
+    if (scratch == nullptr) scratch.reset(new (std::nothrow) Scratch<Real>);
+    if (scratch == nullptr) throw OutOfMemory("a matrix product's scratch", sizeof(Scratch<Real>));
     scratch_ = scratch.get();
   }
 
@@ -74,8 +79,8 @@ class Product {
       }
       return;
     }
-    PackRows<double, double>(args_.b + k * args_.b_ld + n, args_.b_ld, K, columns, scratch_->b,
-                             K * V_);
+    PackRows(kernels_.panels, V_, args_.b + k * args_.b_ld + n, args_.b_ld, K, columns, scratch_->b,
+             K * V_);
   }
 
   void Multiply(int64_t m, int64_t rows, int64_t k, int64_t K, int64_t n, int64_t columns) {
@@ -83,8 +88,8 @@ class Product {
     const bool accumulate = args_.accumulate || k > 0;
     for (int64_t r = 0; r < rows; r += kStrip) {
       const int64_t strip = std::min(kStrip, rows - r);
-      const double* a = a_ + r * a_ld_;
-      double* c = args_.c + (m + r) * args_.c_ld + n;
+      const Real* a = a_ + r * a_ld_;
+      Real* c = args_.c + (m + r) * args_.c_ld + n;
       if (columns == padded) {
         kernels_.panels.gemm(
             {strip, K, panels, a, a_ld_, scratch_->b, c, args_.c_ld, accumulate, nullptr});
@@ -94,23 +99,29 @@ class Product {
       kernels_.panels.gemm(
           {strip, K, panels, a, a_ld_, scratch_->b, scratch_->c, padded, false, nullptr});
       for (int64_t i = 0; i < strip; ++i) {
-        double* to = c + i * args_.c_ld;
-        const double* from = scratch_->c + i * padded;
+        Real* to = c + i * args_.c_ld;
+        const Real* from = scratch_->c + i * padded;
         for (int64_t j = 0; j < columns; ++j) to[j] = accumulate ? to[j] + from[j] : from[j];
       }
     }
   }
 
-  const GemmArgs<double>& args_;
-  const KernelTable<double>& kernels_ = Kernels<double>();
+  const GemmArgs<Real>& args_;
+  const KernelTable<Real>& kernels_;
   const int64_t V_ = kernels_.lanes;
-  Scratch* scratch_;
-  const double* a_ = nullptr;
+  Scratch<Real>* scratch_;
+  const Real* a_ = nullptr;
   int64_t a_ld_ = 0;
 };
 
 }  // namespace
 
-void SerialGemm(const GemmArgs<double>& args) { Product(args).Run(); }
+template <typename Real>
+void OwnGemm(Isa isa, const GemmArgs<Real>& args) {
+  Product<Real>(isa, args).Run();
+}
+
+template void OwnGemm(Isa, const GemmArgs<float>&);
+template void OwnGemm(Isa, const GemmArgs<double>&);
 
 }  // namespace fused_rnn

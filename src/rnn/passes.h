@@ -2,6 +2,7 @@
 #ifndef FUSED_RNN_RNN_PASSES_H_
 #define FUSED_RNN_RNN_PASSES_H_
 
+#include "base/execution.h"
 #include "rnn/memory_plan.h"
 #include "rnn/steps.h"
 
@@ -11,13 +12,14 @@ namespace fused_rnn {
 // step. All tensors of `args` are of type Real, but for a forward's params, which are of type
 // Weight.
 template <typename Real, typename Weight>
-void RunForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
-                const ForwardPlan& plan, const ReservePlan& reserve);
+void RunForward(const Execution& execution, const Dims& dims, const Steps& steps,
+                const ForwardArgs& args, const ForwardPlan& plan, const ReservePlan& reserve);
 
 // `weights`: the parameters as type Weight (args.params itself where the types are the same).
 template <typename Real, typename Weight>
-void RunBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
-                 const Weight* weights, const BackwardPlan& plan, const ReservePlan& reserve);
+void RunBackward(const Execution& execution, const Dims& dims, const Steps& steps,
+                 const BackwardArgs& args, const Weight* weights, const BackwardPlan& plan,
+                 const ReservePlan& reserve);
 
 }  // namespace fused_rnn
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/execution.h"
 #include "base/team.h"
 #include "kernels/kernel_table.h"
 
@@ -13,7 +14,8 @@ namespace {
 // How much threads do in a second, in all: `round()` returns how much it has done, and takes tens
 // of microseconds, so that the clock costs nothing beside it.
 template <typename MakeRound>
-double RateOfTeam(int threads, double seconds, const MakeRound& make_round) {
+double RateOfTeam(const Execution& execution, int threads, double seconds,
+                  const MakeRound& make_round) {
   using Clock = std::chrono::steady_clock;
   std::atomic<double> rate{0};
   RunTeam(threads, [&](int thread, int team) {
@@ -24,19 +26,20 @@ double RateOfTeam(int threads, double seconds, const MakeRound& make_round) {
     do {
       done += round();
       elapsed = std::chrono::duration<double>(Clock::now() - start).count();
-    } while (elapsed < seconds);
+    } while (elapsed < seconds && execution.GoesOn());
     double old = rate.load();
     while (!rate.compare_exchange_weak(old, old + done / elapsed)) {
     }
   });
+  execution.ThrowIfInterrupted();
   return rate.load();
 }
 
 template <typename Real>
-double FmaPeak(int threads, double seconds) {
+double FmaPeak(const Execution& execution, int threads, double seconds) {
   constexpr int64_t kIterations = 2000;
-  const auto fma_rounds = Kernels<Real>().fma_rounds;
-  return RateOfTeam(threads, seconds, [=](int, int) {
+  const auto fma_rounds = Kernels<Real>(execution.isa()).fma_rounds;
+  return RateOfTeam(execution, threads, seconds, [=](int, int) {
     return [=] {
       volatile Real sink;
       Real value;
@@ -50,23 +53,27 @@ double FmaPeak(int threads, double seconds) {
 
 }  // namespace
 
-double MeasureFmaPeak(DType dtype, int threads, double seconds) {
-  FUSED_RNN_CHECK(threads >= 0, "threads: expected >= 0, got %d", threads);
+double MeasureFmaPeak(DType dtype, int threads, double seconds, const Interrupt& interrupt) {
+  FUSED_RNN_CHECK(threads >= 0 && threads <= kMostThreads, "threads: expected 0 to %d, got %d",
+                  kMostThreads, threads);
   FUSED_RNN_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64,
                   "dtype: expected float32 or float64, got %d", static_cast<int>(dtype));
-  const int team = threads > 0 ? threads : NumThreads();
-  return (dtype == DType::kFloat64 ? FmaPeak<double>(team, seconds)
-                                   : FmaPeak<float>(team, seconds)) /
+  const Execution execution(interrupt);
+  const int team = threads > 0 ? threads : execution.threads();
+  return (dtype == DType::kFloat64 ? FmaPeak<double>(execution, team, seconds)
+                                   : FmaPeak<float>(execution, team, seconds)) /
          1e9;
 }
 
-double MeasureReadBandwidth(size_t bytes, int threads, double seconds) {
-  FUSED_RNN_CHECK(threads >= 0, "threads: expected >= 0, got %d", threads);
+double MeasureReadBandwidth(size_t bytes, int threads, double seconds, const Interrupt& interrupt) {
+  FUSED_RNN_CHECK(threads >= 0 && threads <= kMostThreads, "threads: expected 0 to %d, got %d",
+                  kMostThreads, threads);
   constexpr size_t kLine = 64 / sizeof(float);
   constexpr int64_t kRoundBytes = 1 << 20;
-  const int asked = threads > 0 ? threads : NumThreads();
+  const Execution execution(interrupt);
+  const int asked = threads > 0 ? threads : execution.threads();
   // A thread's part is whole steps of the kernel; the smallest is one step.
-  const auto& kernels = Kernels<float>();
+  const auto& kernels = Kernels<float>(execution.isa());
   const int64_t step = int64_t{8} * kernels.lanes;
   const int64_t steps = static_cast<int64_t>(bytes / sizeof(float)) / (step * asked);
   FUSED_RNN_CHECK(steps > 0, "bytes: expected at least %lld, got %zu",
@@ -78,7 +85,7 @@ double MeasureReadBandwidth(size_t bytes, int threads, double seconds) {
   const auto read_all = kernels.read_all;
   const int64_t part_bytes = part * static_cast<int64_t>(sizeof(float));
   const int64_t repeats = part_bytes < kRoundBytes ? kRoundBytes / part_bytes : 1;
-  return RateOfTeam(asked, seconds,
+  return RateOfTeam(execution, asked, seconds,
                     [=](int thread, int) {
                       const float* own = data + thread * part;
                       return [=] {

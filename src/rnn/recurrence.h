@@ -68,23 +68,32 @@ inline BlockTile TileOf(Range own, int64_t per_tile, int64_t tiles, int64_t i, O
 }
 
 // Phases on the calling thread alone.
-struct SerialPhases {
+class SerialPhases {
+ public:
+  explicit SerialPhases(const Execution& execution) : execution_(execution) {}
+
   template <typename Body>
   void Run(int64_t blocks, int64_t per_tile, Order order, const Body& body) {
     const int64_t tiles = (blocks + per_tile - 1) / per_tile;
-    for (int64_t i = 0; i < tiles; ++i) body(TileOf({0, blocks}, per_tile, tiles, i, order));
+    for (int64_t i = 0; i < tiles && execution_.GoesOn(); ++i)
+      body(TileOf({0, blocks}, per_tile, tiles, i, order));
   }
+
+ private:
+  const Execution& execution_;
 };
 
 // One direction's phases, as one thread of the team sees them.
 class DirectionPhases {
  public:
   // `lanes` threads own blocks; `lane` is this thread's, or -1.
-  DirectionPhases(TileQueue* queue, int lanes, int lane, double step_work)
-      : queue_(queue),
+  DirectionPhases(const Execution& execution, TileQueue* queue, int lanes, int lane,
+                  double step_work)
+      : execution_(execution),
+        queue_(queue),
         lanes_(lanes),
         lane_(lane),
-        steps_alone_(TeamSizeFor(/*work=*/1e30, step_work) == 1) {}
+        steps_alone_(execution.TeamSizeFor(/*work=*/1e30, step_work) == 1) {}
 
   // The next phase: body(BlockTile) for tiles of `per_tile` out of `blocks` blocks.
   template <typename Body>
@@ -101,12 +110,13 @@ class DirectionPhases {
   void RunSteps(const Steps& steps) {
     if (!steps_alone_) return steps(*this);
     Run(/*blocks=*/1, /*per_tile=*/1, Order::kForth, [&](BlockTile) {
-      SerialPhases serial;
+      SerialPhases serial(execution_);
       steps(serial);
     });
   }
 
  private:
+  const Execution& execution_;
   TileQueue* queue_;
   int lanes_, lane_;
   bool steps_alone_;
@@ -117,9 +127,10 @@ class DirectionPhases {
 // with phases fit for steps of `step_work`. With two directions each half of the team owns one of
 // them; who has finished its own helps in the other.
 template <typename Recurrence>
-void RunDirections(int64_t D, double work, double step_work, const Recurrence& recurrence) {
-  TileQueue queues[2];
-  RunTeam(TeamSizeFor(work), [&](int thread, int team) {
+void RunDirections(const Execution& execution, int64_t D, double work, double step_work,
+                   const Recurrence& recurrence) {
+  TileQueue queues[2] = {TileQueue(execution), TileQueue(execution)};
+  RunTeam(execution.TeamSizeFor(work), [&](int thread, int team) {
     const int first = D == 2 && team > 1 ? (team + 1) / 2 : team;  // owners of direction 0
     const int home = thread < first ? 0 : 1;
     for (int64_t i = 0; i < D; ++i) {
@@ -127,7 +138,7 @@ void RunDirections(int64_t D, double work, double step_work, const Recurrence& r
       const int owners = team == 1 ? 1 : d == 0 ? first : team - first;
       const int lane = d == home ? thread - (home == 0 ? 0 : first) : team == 1 ? 0 : -1;
       const int lanes = std::min(owners, TileQueue::kMaxLanes);
-      DirectionPhases phases(&queues[d], lanes, lane < lanes ? lane : -1, step_work);
+      DirectionPhases phases(execution, &queues[d], lanes, lane < lanes ? lane : -1, step_work);
       recurrence(d, phases);
     }
   });

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/cpu.h"
-#include "base/team.h"
+#include "base/execution.h"
 #include "kernels/kernel_table.h"
 #include "rnn/param_layout.h"
 #include "rnn/passes.h"
@@ -12,8 +12,8 @@
 namespace fused_rnn {
 namespace {
 
-int64_t LanesFor(const Dims& dims) {
-  return dims.dtype == DType::kFloat64 ? Kernels<double>().lanes : Kernels<float>().lanes;
+int64_t LanesFor(const Dims& dims, Isa isa) {
+  return dims.dtype == DType::kFloat64 ? Kernels<double>(isa).lanes : Kernels<float>(isa).lanes;
 }
 
 // A null pointer is allowed where the tensor has no element.
@@ -44,67 +44,80 @@ int64_t ParamCount(const Problem& problem) { return ParamLayout(Dims(problem)).s
 
 size_t ForwardWorkspaceBytes(const Problem& problem, bool training) {
   const Dims dims(problem);
-  const int64_t bytes = ForwardPlan(dims, training, LanesFor(dims)).bytes();
-  return dims.half() ? StagedForwardPlan(dims, bytes).bytes() : bytes;
+  const int64_t bytes = ForwardPlan(dims, training, LanesFor(dims, ActiveIsa())).bytes();
+  return dims.half() ? StagedForwardPlan(dims, training, bytes).bytes() : bytes;
 }
 
 size_t BackwardWorkspaceBytes(const Problem& problem) {
   const Dims dims(problem);
-  const int64_t bytes = BackwardPlan(dims, LanesFor(dims)).bytes();
+  const int64_t bytes = BackwardPlan(dims, LanesFor(dims, ActiveIsa())).bytes();
   return dims.half() ? StagedBackwardPlan(dims, bytes).bytes() : bytes;
 }
 
 size_t ReserveBytes(const Problem& problem) {
   const Dims dims(problem);
-  return ReservePlan(dims, LanesFor(dims)).bytes();
+  return ReservePlan(dims, LanesFor(dims, ActiveIsa())).bytes();
 }
 
 void Forward(const Problem& problem, const ForwardArgs& args) {
   const Dims dims(problem);
+  const Execution execution(args.interrupt);
   CheckInputs(dims, args);
-  if (args.packed != nullptr) args.packed->CheckFits(problem);
+  if (args.packed != nullptr) args.packed->CheckFits(problem, IsaName(execution.isa()));
   const Steps steps(dims, args.lengths);
-  const ForwardPlan plan(dims, args.reserve != nullptr, LanesFor(dims));
-  const ReservePlan reserve(dims, LanesFor(dims));
+  const int64_t lanes = LanesFor(dims, execution.isa());
+  const bool training = args.reserve != nullptr;
+  const ForwardPlan plan(dims, training, lanes);
+  const ReservePlan reserve(dims, lanes);
+  const auto staged = [&] { return StagedForwardPlan(dims, training, plan.bytes()); };
   switch (dims.dtype) {
     case DType::kFloat32:
-      return RunForward<float, float>(dims, steps, args, plan, reserve);
+      RunForward<float, float>(execution, dims, steps, args, plan, reserve);
+      break;
     case DType::kFloat64:
-      return RunForward<double, double>(dims, steps, args, plan, reserve);
+      RunForward<double, double>(execution, dims, steps, args, plan, reserve);
+      break;
     case DType::kFloat16:
-      return RunStagedForward<Float16>(dims, steps, args, StagedForwardPlan(dims, plan.bytes()),
-                                       plan, reserve);
+      RunStagedForward<Float16>(execution, dims, steps, args, staged(), plan, reserve);
+      break;
     case DType::kBFloat16:
-      return RunStagedForward<BFloat16>(dims, steps, args, StagedForwardPlan(dims, plan.bytes()),
-                                        plan, reserve);
+      RunStagedForward<BFloat16>(execution, dims, steps, args, staged(), plan, reserve);
+      break;
   }
+  execution.ThrowIfInterrupted();
 }
 
 void Backward(const Problem& problem, const BackwardArgs& args) {
   const Dims dims(problem);
+  const Execution execution(args.interrupt);
   CheckInputs(dims, args);
-  const ReservePlan reserve(dims, LanesFor(dims));
+  const int64_t lanes = LanesFor(dims, execution.isa());
+  const ReservePlan reserve(dims, lanes);
   CheckPointer("reserve", args.reserve, reserve.bytes());
   CheckGradient("dx", args.dx, dims.T * dims.N * dims.I > 0 ? args.dx_req : Request::kNull);
   CheckGradient("dparams", args.dparams, args.dparams_req);
   CheckGradient("dh0", args.dh0, dims.N > 0 ? args.dh0_req : Request::kNull);
   CheckGradient("dc0", args.dc0, dims.N > 0 && dims.lstm() ? args.dc0_req : Request::kNull);
   const Steps steps(dims, args.lengths);
-  const BackwardPlan plan(dims, LanesFor(dims));
+  const BackwardPlan plan(dims, lanes);
+  const auto staged = [&] { return StagedBackwardPlan(dims, plan.bytes()); };
   switch (dims.dtype) {
     case DType::kFloat32:
-      return RunBackward<float>(dims, steps, args, static_cast<const float*>(args.params), plan,
-                                reserve);
+      RunBackward<float>(execution, dims, steps, args, static_cast<const float*>(args.params), plan,
+                         reserve);
+      break;
     case DType::kFloat64:
-      return RunBackward<double>(dims, steps, args, static_cast<const double*>(args.params), plan,
-                                 reserve);
+      RunBackward<double>(execution, dims, steps, args, static_cast<const double*>(args.params),
+                          plan, reserve);
+      break;
     case DType::kFloat16:
-      return RunStagedBackward<Float16>(dims, steps, args, StagedBackwardPlan(dims, plan.bytes()),
-                                        plan, reserve);
+      RunStagedBackward<Float16>(execution, dims, steps, args, staged(), plan, reserve);
+      break;
     case DType::kBFloat16:
-      return RunStagedBackward<BFloat16>(dims, steps, args, StagedBackwardPlan(dims, plan.bytes()),
-                                         plan, reserve);
+      RunStagedBackward<BFloat16>(execution, dims, steps, args, staged(), plan, reserve);
+      break;
   }
+  execution.ThrowIfInterrupted();
 }
 
 const char* IsaName() { return IsaName(ActiveIsa()); }

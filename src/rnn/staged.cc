@@ -9,7 +9,8 @@ namespace {
 template <typename Half>
 class Stage {
  public:
-  explicit Stage(void* workspace) : workspace_(workspace) {}
+  Stage(const Execution& execution, void* workspace)
+      : execution_(execution), workspace_(workspace) {}
 
   // The tensor in float32, in `region`. Null stays null.
   const float* In(const void* tensor, const Region& region) const {
@@ -29,9 +30,11 @@ class Stage {
 
   // The caller's tensor = `region`.
   void Out(const Region& region, void* tensor) const {
-    if (tensor == nullptr) return;
+    if (tensor != nullptr) Out(Buffer(region), region, tensor);
+  }
+  // The caller's tensor = what is at `from`, in the shape of `region`.
+  void Out(const float* from, const Region& region, void* tensor) const {
     Half* to = static_cast<Half*>(tensor);
-    const float* from = Buffer(region);
     ForEachPart(region, [&](int64_t begin, int64_t end) {
       kernels_.narrow(from + begin, to + begin, end - begin);
     });
@@ -39,47 +42,50 @@ class Stage {
 
  private:
   template <typename Body>
-  static void ForEachPart(const Region& region, const Body& body) {
+  void ForEachPart(const Region& region, const Body& body) const {
     const int64_t n = region.bytes / 4;
-    ParallelFor(TeamSizeFor(static_cast<double>(n)), n, body);
+    ParallelFor(execution_, static_cast<double>(n), n, body);
   }
 
+  const Execution& execution_;
   void* workspace_;
-  const ConvertKernels<Half>& kernels_ = Converters<Half>();
+  const ConvertKernels<Half>& kernels_ = Converters<Half>(execution_.isa());
 };
 
 }  // namespace
 
 template <typename Half>
-void RunStagedForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
-                      const StagedForwardPlan& staged, const ForwardPlan& plan,
-                      const ReservePlan& reserve) {
-  const Stage<Half> stage(args.workspace);
+void RunStagedForward(const Execution& execution, const Dims& dims, const Steps& steps,
+                      const ForwardArgs& args, const StagedForwardPlan& staged,
+                      const ForwardPlan& plan, const ReservePlan& reserve) {
+  const Stage<Half> stage(execution, args.workspace);
   ForwardArgs inner = args;
   inner.x = stage.In(args.x, staged.x);
   inner.h0 = stage.In(args.h0, staged.h0);
   inner.c0 = stage.In(args.c0, staged.c0);
-  inner.y = stage.Buffer(staged.y);
+  const bool training = args.reserve != nullptr;
+  float* y = training ? reserve.y_top.In<float>(args.reserve) : stage.Buffer(staged.y);
+  inner.y = y;
   inner.hN = stage.BufferFor(args.hN, staged.hN);
   inner.cN = stage.BufferFor(args.cN, staged.cN);
   inner.workspace = staged.inner.In<void>(args.workspace);
-  RunForward<float, Half>(dims, steps, inner, plan, reserve);
-  stage.Out(staged.y, args.y);
+  RunForward<float, Half>(execution, dims, steps, inner, plan, reserve);
+  stage.Out(y, training ? reserve.y_top : staged.y, args.y);
   stage.Out(staged.hN, args.hN);
   stage.Out(staged.cN, args.cN);
 }
 
 template <typename Half>
-void RunStagedBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
-                       const StagedBackwardPlan& staged, const BackwardPlan& plan,
-                       const ReservePlan& reserve) {
-  const Stage<Half> stage(args.workspace);
+void RunStagedBackward(const Execution& execution, const Dims& dims, const Steps& steps,
+                       const BackwardArgs& args, const StagedBackwardPlan& staged,
+                       const BackwardPlan& plan, const ReservePlan& reserve) {
+  const Stage<Half> stage(execution, args.workspace);
   BackwardArgs inner = args;
   inner.x = stage.In(args.x, staged.x);
   inner.params = stage.In(args.params, staged.params);
   inner.h0 = stage.In(args.h0, staged.h0);
   inner.c0 = stage.In(args.c0, staged.c0);
-  inner.y = stage.In(args.y, staged.y);
+  inner.y = reserve.y_top.In<float>(args.reserve);
   inner.dy = stage.In(args.dy, staged.dy);
   inner.dhN = stage.In(args.dhN, staged.hN);
   inner.dcN = stage.In(args.dcN, staged.cN);
@@ -94,8 +100,8 @@ void RunStagedBackward(const Dims& dims, const Steps& steps, const BackwardArgs&
   inner.dh0 = gradient(args.dh0, args.dh0_req, staged.dh0);
   inner.dc0 = gradient(args.dc0, args.dc0_req, staged.dc0);
   inner.workspace = staged.inner.In<void>(args.workspace);
-  RunBackward<float, Half>(dims, steps, inner, static_cast<const Half*>(args.params), plan,
-                           reserve);
+  RunBackward<float, Half>(execution, dims, steps, inner, static_cast<const Half*>(args.params),
+                           plan, reserve);
   if (inner.dx != nullptr) stage.Out(staged.dx, args.dx);
   if (inner.dparams != nullptr) stage.Out(staged.dparams, args.dparams);
   if (inner.dh0 != nullptr) stage.Out(staged.dh0, args.dh0);
@@ -103,12 +109,12 @@ void RunStagedBackward(const Dims& dims, const Steps& steps, const BackwardArgs&
 }
 
 #define FUSED_RNN_INSTANTIATE(Half)                                                     \
-  template void RunStagedForward<Half>(const Dims&, const Steps&, const ForwardArgs&,   \
-                                       const StagedForwardPlan&, const ForwardPlan&,    \
-                                       const ReservePlan&);                             \
-  template void RunStagedBackward<Half>(const Dims&, const Steps&, const BackwardArgs&, \
-                                        const StagedBackwardPlan&, const BackwardPlan&, \
-                                        const ReservePlan&);
+  template void RunStagedForward<Half>(const Execution&, const Dims&, const Steps&,     \
+                                       const ForwardArgs&, const StagedForwardPlan&,    \
+                                       const ForwardPlan&, const ReservePlan&);         \
+  template void RunStagedBackward<Half>(const Execution&, const Dims&, const Steps&,    \
+                                        const BackwardArgs&, const StagedBackwardPlan&, \
+                                        const BackwardPlan&, const ReservePlan&);
 FUSED_RNN_INSTANTIATE(Float16)
 FUSED_RNN_INSTANTIATE(BFloat16)
 #undef FUSED_RNN_INSTANTIATE

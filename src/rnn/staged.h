@@ -9,14 +9,14 @@ namespace fused_rnn {
 // As RunForward and RunBackward, but all tensors of `args` are of type Half, and args.workspace is
 // laid out by the staged plan.
 template <typename Half>
-void RunStagedForward(const Dims& dims, const Steps& steps, const ForwardArgs& args,
-                      const StagedForwardPlan& staged, const ForwardPlan& plan,
-                      const ReservePlan& reserve);
+void RunStagedForward(const Execution& execution, const Dims& dims, const Steps& steps,
+                      const ForwardArgs& args, const StagedForwardPlan& staged,
+                      const ForwardPlan& plan, const ReservePlan& reserve);
 
 template <typename Half>
-void RunStagedBackward(const Dims& dims, const Steps& steps, const BackwardArgs& args,
-                       const StagedBackwardPlan& staged, const BackwardPlan& plan,
-                       const ReservePlan& reserve);
+void RunStagedBackward(const Execution& execution, const Dims& dims, const Steps& steps,
+                       const BackwardArgs& args, const StagedBackwardPlan& staged,
+                       const BackwardPlan& plan, const ReservePlan& reserve);
 
 }  // namespace fused_rnn
 

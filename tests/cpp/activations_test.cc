@@ -150,7 +150,7 @@ void Map(const Activation<Real>& f, const std::vector<Real>& x, bool flushed,
   std::optional<FlushSubnormals> flush;
   if (flushed) flush.emplace();
   y->assign(x.size(), std::numeric_limits<Real>::quiet_NaN());
-  (Kernels<Real>().*f.kernel)(x.data(), y->data(), static_cast<int64_t>(x.size()));
+  (Kernels<Real>(ActiveIsa()).*f.kernel)(x.data(), y->data(), static_cast<int64_t>(x.size()));
 }
 
 template <typename Real>
@@ -193,7 +193,7 @@ void TestLanes(const Activation<Real>& f) {
   std::vector<Real> specials = Nans<Real>();
   for (Real value : SpecialArguments<Real>()) specials.push_back(value);
   ForEachIsa([&] {
-    const KernelTable<Real>& kernels = Kernels<Real>();
+    const KernelTable<Real>& kernels = Kernels<Real>(ActiveIsa());
     std::vector<Real> alone;
     Map(f, specials, false, &alone);
     const std::vector<Real> ordinary = {Real(0.75)};

@@ -28,7 +28,7 @@ Steps StepsOf(int64_t T, int64_t N, const std::vector<int64_t>& lengths = {}) {
 
 std::vector<uint8_t> Mask(const Steps& steps, int64_t width, double p, uint64_t seed, int64_t l) {
   std::vector<uint8_t> mask(steps.rows() * width, 255);
-  DrawMask(steps, width, p, seed, l, mask.data());
+  DrawMask(Execution(), steps, width, p, seed, l, mask.data());
   return mask;
 }
 
@@ -56,7 +56,7 @@ void TestProbabilities() {
     CHECK_EQ(std::count(mask.begin(), mask.end(), 0) + kept, n);
     CHECK(std::fabs(kept - n * (1 - p)) <= 5 * std::sqrt(n * p * (1 - p)));
     std::vector<float> in(mask.size(), 3), out(mask.size());
-    ApplyMask(steps.rows(), kWidth, p, mask.data(), in.data(), out.data());
+    ApplyMask(Execution(), steps.rows(), kWidth, p, mask.data(), in.data(), out.data());
     int64_t wrong = 0;
     for (size_t i = 0; i < out.size(); ++i)
       wrong += out[i] != (mask[i] ? 3 * static_cast<float>(1 / (1 - p)) : 0);

@@ -58,7 +58,7 @@ constexpr double Epsilon() {
 // V of the kernels in use, for tensors of type T.
 template <typename T>
 int64_t Lanes() {
-  return Kernels<std::conditional_t<std::is_same_v<T, double>, double, float>>().lanes;
+  return Kernels<std::conditional_t<std::is_same_v<T, double>, double, float>>(ActiveIsa()).lanes;
 }
 
 }  // namespace fused_rnn

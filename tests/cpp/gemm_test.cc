@@ -67,8 +67,8 @@ void TestProduct(int64_t M, int64_t N, int64_t K, const Form& form) {
       expected[m * N + n] = sum;
     }
   }
-  Gemm<Real>({M, N, K, a.data.data(), a.ld, form.a_transposed, b.data.data(), b.ld,
-              form.b_transposed, c.data.data(), c.ld, form.accumulate});
+  Gemm<Real>(Execution(), {M, N, K, a.data.data(), a.ld, form.a_transposed, b.data.data(), b.ld,
+                           form.b_transposed, c.data.data(), c.ld, form.accumulate});
   int64_t wrong = 0;
   for (int64_t m = 0; m < M; ++m) {
     for (int64_t n = 0; n < N; ++n) wrong += c.At(m, n) != expected[m * N + n];
@@ -100,7 +100,7 @@ void TestSizes() {
   for (int threads : {1, 5}) {
     Scope scope("threads %d", threads);
     SetNumThreads(threads);
-    CHECK_EQ(TeamSizeFor(97.0 * 131 * 803), threads);
+    CHECK_EQ(Execution().TeamSizeFor(97.0 * 131 * 803), threads);
     TestForms<Real>(97, 131, 803);
     TestForms<Real>(1, 2503, 4001);
     TestForms<Real>(1100, 33, 301);  // several blocks of rows

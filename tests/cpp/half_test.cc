@@ -64,7 +64,7 @@ void TestWiden() {
   GuardedArray<float> widened(halves.size());
   ForBothSubnormalModes([&] {
     for (int i = 0; i < 1 << 16; ++i) once[i] = Widen(halves[i]);
-    Converters<Half>().widen(halves.data(), widened.data(), halves.size());
+    Converters<Half>(ActiveIsa()).widen(halves.data(), widened.data(), halves.size());
   });
   int64_t wrong = 0;
   for (int i = 0; i < 1 << 16; ++i) {
@@ -74,7 +74,7 @@ void TestWiden() {
   CHECK_EQ(wrong, 0);
   for (int64_t n = 1; n <= 33; ++n) {
     GuardedArray<float> some(n);
-    Converters<Half>().widen(halves.end() - n - 0x8000, some.data(), n);
+    Converters<Half>(ActiveIsa()).widen(halves.end() - n - 0x8000, some.data(), n);
     for (int64_t i = 0; i < n; ++i) CHECK(SameNumber(some[i], once[0x8000 - n + i]));
     CHECK(some.Intact());
   }
@@ -119,7 +119,7 @@ void TestNarrow() {
   GuardedArray<Half> narrowed(n);
   ForBothSubnormalModes([&] {
     for (int64_t i = 0; i < n; ++i) Narrow(floats[i], &once[i]);
-    Converters<Half>().narrow(floats.data(), narrowed.data(), n);
+    Converters<Half>(ActiveIsa()).narrow(floats.data(), narrowed.data(), n);
   });
   int64_t wrong = 0;
   for (int64_t i = 0; i < n; ++i) {

@@ -83,11 +83,12 @@ void GuardedForward(const Dims& dims, const Steps& steps, ForwardArgs args,
     CHECK(workspace.GapsIntact());
   };
   if constexpr (kIsHalf<T>) {
-    const StagedForwardPlan staged(dims, plan.bytes(), kGap);
+    const StagedForwardPlan staged(dims, args.reserve != nullptr, plan.bytes(), kGap);
     run(PlannedMemory(staged.bytes(), Flatten(staged, staged.inner, plan)),
-        [&] { RunStagedForward<T>(dims, steps, args, staged, plan, reserve); });
+        [&] { RunStagedForward<T>(Execution(), dims, steps, args, staged, plan, reserve); });
   } else {
-    run(PlannedMemory(plan), [&] { RunForward<T, T>(dims, steps, args, plan, reserve); });
+    run(PlannedMemory(plan),
+        [&] { RunForward<T, T>(Execution(), dims, steps, args, plan, reserve); });
   }
 }
 
@@ -103,10 +104,11 @@ void GuardedBackward(const Dims& dims, const Steps& steps, BackwardArgs args,
   if constexpr (kIsHalf<T>) {
     const StagedBackwardPlan staged(dims, plan.bytes(), kGap);
     run(PlannedMemory(staged.bytes(), Flatten(staged, staged.inner, plan)),
-        [&] { RunStagedBackward<T>(dims, steps, args, staged, plan, reserve); });
+        [&] { RunStagedBackward<T>(Execution(), dims, steps, args, staged, plan, reserve); });
   } else {
     run(PlannedMemory(plan), [&] {
-      RunBackward<T>(dims, steps, args, static_cast<const T*>(args.params), plan, reserve);
+      RunBackward<T>(Execution(), dims, steps, args, static_cast<const T*>(args.params), plan,
+                     reserve);
     });
   }
 }

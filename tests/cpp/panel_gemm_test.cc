@@ -61,8 +61,8 @@ struct Variant {
 template <typename Real, typename Weight>
 void TestProduct(const Product<Real, Weight>& product, int64_t rows, int64_t count,
                  const Variant& v) {
-  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>();
-  const int64_t K = product.K, V = Kernels<Real>().lanes, columns = count * V;
+  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>(ActiveIsa());
+  const int64_t K = product.K, V = Kernels<Real>(ActiveIsa()).lanes, columns = count * V;
   const int64_t a_ld = K + v.a_gap, c_ld = columns + v.c_gap;
   Scope scope("rows %d, count %d, K %d, a_ld %d, c_ld %d, accumulate %d, prefetch %d",
               static_cast<int>(rows), static_cast<int>(count), static_cast<int>(K),
@@ -101,7 +101,7 @@ void TestProducts() {
                                17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 40, 43};
   constexpr int64_t kMaxCount = 5;
   for (int64_t K : {1, 2, 3, 7, 64, 1023, 1024, 1025, 1500}) {
-    const Product<Real, Weight> product(43, kMaxCount, K, Kernels<Real>().lanes);
+    const Product<Real, Weight> product(43, kMaxCount, K, Kernels<Real>(ActiveIsa()).lanes);
     unsigned turn = 0;
     for (int64_t rows : kRows) {
       for (int64_t count = 1; count <= kMaxCount; ++count) {
@@ -120,7 +120,7 @@ void TestProducts() {
 // Weights as the caller stores them, [columns, K], which end at the inaccessible page.
 template <typename Real, typename Weight>
 void TestUnpacked() {
-  const int64_t V = Kernels<Real>().lanes;
+  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
   Random random(3);
   for (int64_t K : {int64_t{1}, int64_t{2}, V - 1, V, V + 1, 2 * V - 1, 2 * V, 2 * V + 1, 3 * V,
                     int64_t{1025}}) {
@@ -139,8 +139,8 @@ void TestUnpacked() {
             a[i] = i % ld < K ? static_cast<Real>(a_ints[i]) : a[i];
           for (int64_t i = 0; i < w.size(); ++i)
             w[i] = i % ld < K ? FromDouble<Weight>(w_ints[i]) : w[i];
-          Panels<Real, Weight>().row_gemm(
-              {rows, K, columns, a.data(), ld, w.data(), ld, c.data(), c_ld});
+          Panels<Real, Weight>(ActiveIsa())
+              .row_gemm({rows, K, columns, a.data(), ld, w.data(), ld, c.data(), c_ld});
           int64_t wrong = 0;
           for (int64_t i = 0; i < c.size(); ++i) {
             if (i % c_ld >= columns) {
@@ -163,8 +163,8 @@ void TestUnpacked() {
 // Both ways to pack, for whole and partial panels.
 template <typename Real, typename Weight>
 void TestPacking() {
-  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>();
-  const int64_t V = Kernels<Real>().lanes;
+  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>(ActiveIsa());
+  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
   for (int64_t columns = 1; columns <= V; ++columns) {
     for (int64_t K : {1, 2, 5, 16, 33}) {
       for (int64_t gap : {0, 3}) {

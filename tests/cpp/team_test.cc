@@ -2,7 +2,6 @@
 #include "base/team.h"
 
 #include <omp.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <xmmintrin.h>
 
@@ -15,28 +14,13 @@
 
 #include "base/cpu.h"
 #include "check.h"
+#include "child.h"
 #include "rnn_case.h"
 
 namespace fused_rnn {
 namespace {
 
 constexpr int kManyThreads = 9;  // more than the cores of a small machine
-
-// Calls body() in a child process; the exit code, or -1 if it was killed.
-template <typename Body>
-int InChild(const Body& body) {
-  std::fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
-    const int code = body();
-    std::fflush(stdout);
-    _exit(code);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 // The variable is read at the first use, hence in children, before this process has used it.
 void TestMaxIsa() {
@@ -70,17 +54,22 @@ void TestNumThreads() {
   SetNumThreads(5);
   CHECK_EQ(NumThreads(), 5);
   CHECK_THROWS(SetNumThreads(-1), "-1");
+  CHECK_THROWS(SetNumThreads(kMostThreads + 1), "1025");
   CHECK_EQ(NumThreads(), 5);
-  CHECK_EQ(TeamSizeFor(1e12), 5);
-  CHECK_EQ(TeamSizeFor(1e12, 1), 1);
-  CHECK_EQ(TeamSizeFor(0), 1);
+  const Execution execution;
+  SetNumThreads(3);  // which a call that has begun does not see
+  CHECK_EQ(execution.threads(), 5);
+  CHECK_EQ(execution.TeamSizeFor(1e12), 5);
+  CHECK_EQ(execution.TeamSizeFor(1e12, 1), 1);
+  CHECK_EQ(execution.TeamSizeFor(0), 1);
   SetNumThreads(0);
   if (std::getenv("OMP_NUM_THREADS") != nullptr) {
     CHECK_EQ(NumThreads(), omp_get_max_threads());
   } else {
     CHECK(NumThreads() >= 1 && NumThreads() <= omp_get_num_procs());
   }
-  CHECK_EQ(InChild([] { return NumThreads(); }), 1);
+  const int threads = NumThreads();
+  CHECK_EQ(InChild([] { return NumThreads(); }), threads);
 }
 
 void TestSplit() {
@@ -116,11 +105,12 @@ void TestRunTeam() {
     for (const auto& count : calls) CHECK(count.load() <= 1);
 
     std::vector<std::atomic<int>> visits(101);
-    ParallelFor(threads, 101, [&](int64_t begin, int64_t end) {
+    SetNumThreads(threads);
+    ParallelFor(Execution(), 1e12, 101, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) ++visits[i];
     });
     for (const auto& count : visits) CHECK_EQ(count.load(), 1);
-    ParallelFor(threads, 0, [&](int64_t, int64_t) { ++wrong; });
+    ParallelFor(Execution(), 1e12, 0, [&](int64_t, int64_t) { ++wrong; });
     CHECK_EQ(wrong.load(), 0);
   }
   // All threads come where the caller waits for them.
@@ -132,13 +122,16 @@ void TestRunTeam() {
   CHECK_EQ(present.load(), kManyThreads);
   // A team within a team.
   std::atomic<int> visits{0};
-  ParallelFor(3, 3, [&](int64_t begin, int64_t end) {
+  SetNumThreads(4);
+  const Execution execution;
+  ParallelFor(execution, 1e12, 3, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      ParallelFor(4, 10,
+      ParallelFor(execution, 1e12, 10,
                   [&](int64_t first, int64_t last) { visits += static_cast<int>(last - first); });
     }
   });
   CHECK_EQ(visits.load(), 30);
+  SetNumThreads(0);
 }
 
 void TestHash() {

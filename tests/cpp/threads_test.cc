@@ -1,8 +1,5 @@
 // What number of threads computes, which of a program's threads calls, and whether it was forked,
 // changes nothing.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <thread>
 #include <type_traits>
@@ -10,6 +7,7 @@
 
 #include "base/team.h"
 #include "check.h"
+#include "child.h"
 #include "compare.h"
 #include "isas.h"
 #include "naive_rnn.h"
@@ -51,7 +49,7 @@ void CheckUsesThreads(const Case& c, int threads) {
   for (int64_t n = 0; n < p.N; ++n) rows += c.Length(n);
   const double row_work = static_cast<double>(GatesOf(p.mode) * p.H * c.StateSize());
   const double step_work = static_cast<double>(p.N) * row_work;
-  CHECK_EQ(TeamSizeFor(row_work * static_cast<double>(p.D * rows), step_work), threads);
+  CHECK_EQ(Execution().TeamSizeFor(row_work * static_cast<double>(p.D * rows), step_work), threads);
 }
 
 template <typename T>
@@ -127,22 +125,18 @@ void TestConcurrentCalls() {
   SetNumThreads(0);
 }
 
-// A child of a process whose threads have started runs on one thread, and to its end.
+// A child of a process whose threads have started computes on threads of its own.
 void TestFork() {
   SetNumThreads(3);
   const Case c = LargeCase(Mode::kLstm);
   const Inputs<float> in(c, 1);
   const Results<float> expected = RunTraining(c, in);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);  // kills a child that waits for threads that are not there
+  CHECK(PassesInChild([&] {
     const Results<float> got = RunTraining(c, in);
-    _exit(NumThreads() == 1 && SameBits(got.y, expected.y) && SameBits(got.dx, expected.dx) ? 0
-                                                                                            : 1);
-  }
-  int status = -1;
-  CHECK_EQ(waitpid(child, &status, 0), child);
-  CHECK_EQ(status, 0);
+    CHECK_EQ(NumThreads(), 3);
+    CheckSameOutputs(got, expected);
+    CheckSameGradients(got, expected);
+  }));
   CHECK_EQ(NumThreads(), 3);  // the parent's
   CHECK(SameBits(RunTraining(c, in).y, expected.y));
   SetNumThreads(0);

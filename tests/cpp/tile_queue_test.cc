@@ -91,7 +91,8 @@ class Phases {
   }
 
   int lanes_;
-  TileQueue queue_;
+  const Execution execution_;
+  TileQueue queue_{execution_};
   std::vector<int> stamps_[2];  // of each block: the last phase of this parity that has run it
   std::vector<std::atomic<int>> runs_;
   std::atomic<int> wrong_{0};
@@ -129,7 +130,7 @@ void TestRunDirections() {
       SetNumThreads(threads);
       std::vector<std::atomic<int>> runs(2 * kPhases * kBlocks);
       std::atomic<int> wrong{0};
-      RunDirections(D, 1e12, 1e12, [&](int64_t d, DirectionPhases& phases) {
+      RunDirections(Execution(), D, 1e12, 1e12, [&](int64_t d, DirectionPhases& phases) {
         for (int phase = 0; phase < kPhases; ++phase) {
           phases.Run(kBlocks, kPerTile, OrderOfStep(phase), [&](BlockTile tile) {
             wrong +=
