@@ -28,7 +28,8 @@ LAYERS = {
     "src/base": Layer(r"base/.+|fused_rnn/rnn\.h", STANDARD + r"|((linux|sys)/)?[a-z]+\.h"),
     "src/kernels": Layer(r"kernels/.+|base/(cpu|half)\.h", C_ONLY + r"|immintrin\.h"),
     "src/rnn": Layer(
-        r"rnn/.+|base/.+|kernels/kernel_table\.h|fused_rnn/rnn\.h", STANDARD + r"|(omp|pthread|sys/mman|unistd)\.h"
+        r"rnn/.+|base/.+|kernels/kernel_table\.h|fused_rnn/rnn\.h",
+        STANDARD + r"|(omp|pthread|sys/mman|unistd)\.h",
     ),
     # Its own headers without a folder: mxnet/ is the framework's.
     "src/mxnet": Layer(

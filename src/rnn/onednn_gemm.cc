@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -23,6 +25,23 @@ namespace fused_rnn {
 namespace {
 
 using dnnl::memory;
+
+// oneDNN goes on with a null pointer where one of its small allocations fails. So it is only called
+// while there is memory for what it is about to do.
+void CheckMemory(size_t bytes) {
+  void* memory = std::malloc(bytes);
+  asm volatile("" : "+r"(memory));  // or the compiler would leave both calls out
+  if (memory == nullptr) throw OutOfMemory("a matrix product", bytes);
+  std::free(memory);
+}
+constexpr size_t kBytesOfCode = size_t{4} << 20, kBytesOfCall = size_t{64} << 10;
+
+dnnl::engine MakeEngine() {
+  CheckMemory(kBytesOfCode);
+  // Its own cache would keep what failed for lack of memory; ours has all of our products.
+  dnnl::set_primitive_cache_capacity(0);
+  return {dnnl::engine::kind::cpu, 0};
+}
 
 memory::desc Matrix(int64_t rows, int64_t columns, int64_t ld, bool transposed) {
   const memory::dims strides = transposed ? memory::dims{1, ld} : memory::dims{ld, 1};
@@ -57,9 +76,8 @@ Product MakeProduct(const dnnl::engine& engine, const GemmArgs<float>& args) {
   return {dnnl::matmul(desc), desc.scratchpad_desc()};
 }
 
-// oneDNN's engine and our products. Describing a product costs tens of microseconds even where
-// oneDNN's own cache has the code, so primitives are kept. A model uses a handful of shapes; the
-// bound is for programs whose T or N changes with every call.
+// oneDNN's engine and our products: compiling one takes a millisecond, so they are kept. A model
+// uses a handful of shapes; the bound is for programs whose T or N changes with every call.
 class Library {
  public:
   // The process's own. Never destroyed, for calls may run until the process ends; and a child of
@@ -76,16 +94,22 @@ class Library {
 
   const dnnl::engine& engine() const { return engine_; }
 
-  Product Find(const GemmArgs<float>& args) {
-    constexpr size_t kMostShapes = 256;
+  // None if oneDNN cannot make it.
+  std::optional<Product> Find(const GemmArgs<float>& args) {
+    constexpr size_t kMostShapes = 1024;
     const int flags = args.a_transposed | args.b_transposed << 1 | args.accumulate << 2;
     const Key key{args.M, args.N, args.K, args.a_ld, args.b_ld, args.c_ld, flags};
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = products_.find(key);
     if (found == products_.end()) {
       if (products_.size() >= kMostShapes) products_.clear();
+      CheckMemory(kBytesOfCode);
       const ForkGate gate;  // oneDNN has locks of its own around the making of code
-      found = products_.emplace(key, MakeProduct(engine_, args)).first;
+      try {
+        found = products_.emplace(key, MakeProduct(engine_, args)).first;
+      } catch (const dnnl::error&) {
+        return std::nullopt;
+      }
     }
     return found->second;
   }
@@ -94,7 +118,7 @@ class Library {
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int>;
   static std::atomic<Library*> own_;
 
-  const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  const dnnl::engine engine_ = MakeEngine();
   std::mutex mutex_;
   std::map<Key, Product> products_;
 };
@@ -114,22 +138,14 @@ bool CanMakeCode() {
   return can;
 }
 
-// Whether oneDNN can be used in this process; a warning where it cannot.
-bool IsUsable() {
-  enum { kUnknown, kUsable, kUnusable };
-  static std::atomic<int> state{kUnknown};
-  int seen = state.load(std::memory_order_relaxed);
-  if (seen == kUnknown) {
-    const int found = CanMakeCode() ? kUsable : kUnusable;
-    // The warning comes once, from the thread that found it.
-    if (state.compare_exchange_strong(seen, found)) seen = found;
-    if (seen == kUnusable)
-      std::fprintf(stderr,
-                   "fused_rnn: warning: this process may not make memory executable, as oneDNN "
-                   "needs; the large products of training run on kernels of our own, which are "
-                   "somewhat slower\n");
-  }
-  return seen == kUsable && !BrokenByFork();
+// Set when a product could not be made for want of code.
+std::atomic<bool> g_no_code{false};
+
+void GiveUpIfNoCode() {
+  if (CanMakeCode() || g_no_code.exchange(true)) return;
+  std::fprintf(stderr,
+               "fused_rnn: warning: this process may not make memory executable, as oneDNN does; "
+               "the large products of training run on kernels of our own, somewhat slower\n");
 }
 
 // oneDNN takes its number of threads from OpenMP's setting for the calling thread.
@@ -151,21 +167,26 @@ memory ScratchOfThread(const dnnl::engine& engine, const memory::desc& desc) {
   return memory(desc, engine, largest.get_data_handle());
 }
 
-void Multiply(const GemmArgs<float>& args) {
+// Whether oneDNN could make the product; then it is computed.
+bool Multiply(const GemmArgs<float>& args) {
   const OneThread scope;
+  CheckMemory(kBytesOfCall);
   Library& library = Library::Get();
   const dnnl::engine& engine = library.engine();
-  const Product product = library.Find(args);
+  const std::optional<Product> product = library.Find(args);
+  if (!product) return false;
   const Descriptors descs(args);
   const auto memory_of = [&](const memory::desc& desc, const float* data) {
     return memory(desc, engine, const_cast<float*>(data));
   };
   dnnl::stream stream(engine);
-  product.matmul.execute(stream, {{DNNL_ARG_SRC, memory_of(descs.a, args.a)},
-                                  {DNNL_ARG_WEIGHTS, memory_of(descs.b, args.b)},
-                                  {DNNL_ARG_DST, memory_of(descs.c, args.c)},
-                                  {DNNL_ARG_SCRATCHPAD, ScratchOfThread(engine, product.scratch)}});
+  product->matmul.execute(stream,
+                          {{DNNL_ARG_SRC, memory_of(descs.a, args.a)},
+                           {DNNL_ARG_WEIGHTS, memory_of(descs.b, args.b)},
+                           {DNNL_ARG_DST, memory_of(descs.c, args.c)},
+                           {DNNL_ARG_SCRATCHPAD, ScratchOfThread(engine, product->scratch)}});
   stream.wait();
+  return true;
 }
 
 const std::string g_name = [] {
@@ -177,13 +198,13 @@ const std::string g_name = [] {
 }  // namespace
 
 void SerialGemm(Isa isa, const GemmArgs<float>& args) try {
-  if (IsUsable()) {
-    Multiply(args);
-  } else {
-    OwnGemm(isa, args);
+  if (!g_no_code.load(std::memory_order_relaxed) && !BrokenByFork()) {
+    if (Multiply(args)) return;
+    GiveUpIfNoCode();
   }
+  OwnGemm(isa, args);
 } catch (const dnnl::error& error) {
-  if (error.status == dnnl_out_of_memory) throw OutOfMemory("a matrix product of oneDNN", 0);
+  if (error.status == dnnl_out_of_memory) throw OutOfMemory("a matrix product", 0);
   Fail("oneDNN: a matrix product of [%lld, %lld] and [%lld, %lld] failed: %s",
        static_cast<long long>(args.M), static_cast<long long>(args.K),
        static_cast<long long>(args.K), static_cast<long long>(args.N), error.what());
