@@ -11,14 +11,22 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 import mxnet as mx
 import numpy as np
 import text
+from inputs import SEED, InputError, named_errors, real, whole
 from tqdm import tqdm
 
 import fused_rnn
+
+
+def bucketed(lengths: list[int], buckets: list[int]) -> Counter[int]:
+    """How many sentences of these lengths each bucket gets."""
+    smallest = (min((size for size in buckets if size >= n), default=None) for n in lengths)
+    return Counter(size for size in smallest if size is not None)
 
 
 def batches(args: argparse.Namespace) -> tuple[mx.rnn.BucketSentenceIter, int]:
@@ -26,6 +34,12 @@ def batches(args: argparse.Namespace) -> tuple[mx.rnn.BucketSentenceIter, int]:
     found = text.sentences(text.read(args.text))[: args.sentences]
     vocabulary = text.Vocabulary([word for s in found for word in s], args.vocabulary)
     encoded = [list(vocabulary.encode([*words, "<eos>"])) for words in found]
+    fitting = bucketed([len(words) for words in encoded], args.buckets)
+    if max(fitting.values(), default=0) < args.batch:
+        raise InputError(
+            f"{args.text or 'the text'}: too short: expected at least {args.batch} sentences for "
+            f"one of the buckets {args.buckets}, found {[fitting[size] for size in args.buckets]}"
+        )
     iterator = mx.rnn.BucketSentenceIter(
         encoded, args.batch, buckets=args.buckets, invalid_label=-1, layout="TN"
     )
@@ -36,9 +50,9 @@ def train(args: argparse.Namespace) -> list[float]:
     """Trains and prints; the perplexity of each epoch."""
     for seed in (random.seed, np.random.seed, mx.random.seed):  # the iterator uses the first two
         seed(args.seed)
+    iterator, words = batches(args)
     if not args.native:
         fused_rnn.install()
-    iterator, words = batches(args)
     cell = mx.rnn.FusedRNNCell(args.hidden, num_layers=args.layers, mode="lstm", prefix="lstm_")
 
     def graph(length: int):
@@ -85,22 +99,26 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", type=Path, help="a text file (Python's help texts)")
-    parser.add_argument("--sentences", type=int, help="sentences of the text to use (all)")
+    parser.add_argument("--sentences", type=whole(1, SEED), help="sentences to use (all)")
     buckets = [10, 20, 40, 80]
-    parser.add_argument("--buckets", type=int, nargs="+", default=buckets, help=f"({buckets})")
-    for name, default in (
-        ("vocabulary", 5000),
-        ("hidden", 256),
-        ("layers", 2),
-        ("batch", 32),
-        ("epochs", 5),
-        ("seed", 0),
+    parser.add_argument(
+        "--buckets", type=whole(1, 10**4), nargs="+", default=buckets, help=f"({buckets})"
+    )
+    for name, least, most, default in (
+        ("vocabulary", 3, 10**7, 5000),
+        ("hidden", 1, 10**5, 256),
+        ("layers", 1, 100, 2),
+        ("batch", 1, 10**6, 32),
+        ("epochs", 1, 10**6, 5),
+        ("seed", 0, SEED, 0),
     ):
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
-    parser.add_argument("--rate", type=float, default=1e-3, help="(0.001)")
+        kind = whole(least, most)
+        parser.add_argument(f"--{name}", type=kind, default=default, help=f"({default})")
+    parser.add_argument("--rate", type=real(1e-12, 10**6), default=1e-3, help="(0.001)")
     parser.add_argument("--native", action="store_true", help="MXNet's own operator")
     return parser.parse_args(given)
 
 
 if __name__ == "__main__":
-    train(arguments())
+    with named_errors():
+        train(arguments())

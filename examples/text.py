@@ -7,12 +7,13 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from inputs import read_lines
 
 
 def read(path: Path | None = None) -> str:
     """The text of a file, or that of Python's help topics."""
     if path is not None:
-        return path.read_text(encoding="utf-8")
+        return "\n".join(read_lines(path))
     from pydoc_data.topics import topics
 
     return "\n\n".join(sorted(set(topics.values())))

@@ -17,6 +17,7 @@ import matplotlib
 import mxnet as mx
 import numpy as np
 import text
+from inputs import SEED, InputError, named_errors, real, whole, writable
 from tqdm import tqdm
 
 import fused_rnn
@@ -63,8 +64,14 @@ def evaluate(net, loss, data: mx.nd.NDArray, steps: int) -> float:
     return float(np.mean(losses))
 
 
+def perplexity(loss: float) -> float:
+    """That of a mean loss; infinite where training has failed."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
 def train(args: argparse.Namespace) -> list[float]:
     """Trains, prints perplexities, draws; the losses of all steps."""
+    writable(args.output)
     mx.random.seed(args.seed)
     np.random.seed(args.seed)
     sentences = [[*words, "<eos>"] for words in text.sentences(text.read(args.text))]
@@ -74,6 +81,12 @@ def train(args: argparse.Namespace) -> list[float]:
     held_out = [word for sentence in sentences[::10] for word in sentence]
     del sentences[::10]
     training = [word for sentence in sentences for word in sentence]
+    for part, found in (("training", training), ("the held-out tenth", held_out)):
+        if len(found) < 2 * args.batch:
+            raise InputError(
+                f"{args.text or 'the text'}: too short: expected at least {2 * args.batch} words "
+                f"for {part} with --batch {args.batch}, found {len(found)}"
+            )
     training, held_out = (
         columns(vocabulary.encode(part), args.batch) for part in (training, held_out)
     )
@@ -103,16 +116,15 @@ def train(args: argparse.Namespace) -> list[float]:
             mx.gluon.utils.clip_global_norm(gradients, args.clip)
             trainer.step(1)
             losses.append(value.asscalar())
-            bar.set_postfix(perplexity=f"{math.exp(losses[-1]):.1f}")
+            bar.set_postfix(perplexity=f"{perplexity(losses[-1]):.1f}")
         speed = training.size / (time.perf_counter() - begin)
-        perplexity = math.exp(evaluate(net, loss, held_out, args.steps))
-        print(f"epoch {epoch + 1}: {speed:.0f} words/s, perplexity held out {perplexity:.1f}")
+        result = perplexity(evaluate(net, loss, held_out, args.steps))
+        print(f"epoch {epoch + 1}: {speed:.0f} words/s, perplexity held out {result:.1f}")
     plot(losses, args.output / "word_language_model.png")
     return losses
 
 
 def plot(losses: list[float], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = pyplot.subplots()
     axes.plot(losses)
     axes.set(xlabel="step", ylabel="loss (nats per word)", title="Word language model")
@@ -125,23 +137,25 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", type=Path, help="a text file (Python's help texts)")
-    parser.add_argument("--sentences", type=int, help="sentences of the text to use (all)")
-    for name, default in (
-        ("vocabulary", 5000),
-        ("hidden", 256),
-        ("layers", 2),
-        ("batch", 20),
-        ("steps", 35),
-        ("epochs", 5),
-        ("seed", 0),
+    parser.add_argument("--sentences", type=whole(1, SEED), help="sentences to use (all)")
+    for name, kind, default in (
+        ("vocabulary", whole(3, 10**7), 5000),
+        ("hidden", whole(1, 10**5), 256),
+        ("layers", whole(1, 100), 2),
+        ("batch", whole(1, 10**6), 20),
+        ("steps", whole(1, 10**5), 35),
+        ("epochs", whole(1, 10**6), 5),
+        ("seed", whole(0, SEED), 0),
+        ("dropout", real(0, 0.99), 0.3),
+        ("rate", real(1e-12, 10**6), 1e-3),
+        ("clip", real(1e-12, 10**6), 5.0),
     ):
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
-    for name, default in (("dropout", 0.3), ("rate", 1e-3), ("clip", 5.0)):
-        parser.add_argument(f"--{name}", type=float, default=default, help=f"({default})")
+        parser.add_argument(f"--{name}", type=kind, default=default, help=f"({default})")
     parser.add_argument("--native", action="store_true", help="MXNet's own operator")
     parser.add_argument("--output", type=Path, default=Path("example_results"), metavar="DIR")
     return parser.parse_args(given)
 
 
 if __name__ == "__main__":
-    train(arguments())
+    with named_errors():
+        train(arguments())

@@ -9,8 +9,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import wave
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import TESTS, run
 
@@ -19,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 pytest.importorskip("jiwer", reason="no jiwer: pip install '.[deepspeech2]'")
 pytest.importorskip("espeakng_loader", reason="no espeak-ng: pip install '.[deepspeech2]'")
 
-from examples.deepspeech2 import corpus  # noqa: E402
+from examples.deepspeech2 import audio, checkpoint, corpus  # noqa: E402
 
 SIZE = corpus.Size(24, 6, 6)
 # One thread: the problems are tiny, and other processes may want the cores.
@@ -60,3 +62,46 @@ def cache() -> Path:
 def spoken() -> Path:
     """The corpus in it."""
     return corpus.folder_of(cache(), SIZE, 0)
+
+
+def tone(frequency: float, rate: int, seconds: float = 0.5) -> np.ndarray:
+    """A sine."""
+    return 0.5 * np.sin(2 * np.pi * frequency * np.arange(round(rate * seconds)) / rate)
+
+
+def write(path: Path, samples: np.ndarray, rate: int = audio.RATE, channels: int = 1) -> Path:
+    """A wav file of 16-bit samples."""
+    with wave.open(str(path), "wb") as file:
+        file.setparams((channels, 2, rate, 0, "NONE", ""))
+        file.writeframes((samples * 32767).astype("<i2").tobytes())
+    return path
+
+
+def bad_wav(kind: str, folder: Path) -> Path:
+    """A wav file that cannot be used."""
+    path = folder / f"{kind}.wav"
+    if kind == "text":
+        path.write_text("not a sound")
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "bits":
+        write(path, tone(440, audio.RATE))
+        content = path.read_bytes()
+        path.write_bytes(content[:34] + b"\x40" + content[35:])
+    elif kind == "truncated":
+        write(path, tone(440, audio.RATE))
+        path.write_bytes(path.read_bytes()[:5000])
+    return path
+
+
+def training(output: Path, *options: object) -> list[str]:
+    """A small run of six steps an epoch."""
+    size = ("--utterances", *SIZE)
+    common = ("--preset", "tiny", "--cache", cache(), *size, "--batch", 4, "--output", output)
+    return program("train", *common, *options)
+
+
+def parameters(path: Path) -> dict[str, np.ndarray]:
+    """Those of a checkpoint."""
+    net = checkpoint.load_network(path)
+    return {name: p.data().asnumpy() for name, p in net._collect_params_with_prefix().items()}

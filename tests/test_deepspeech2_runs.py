@@ -11,22 +11,19 @@ from pathlib import Path
 
 import numpy as np
 from helpers import environment
-from speech import ENVIRONMENT, ROOT, SIZE, cache, execute, program, spoken
-from test_deepspeech2 import tone, write
+from speech import (
+    ENVIRONMENT,
+    ROOT,
+    execute,
+    parameters,
+    program,
+    spoken,
+    tone,
+    training,
+    write,
+)
 
 from examples.deepspeech2 import audio, checkpoint
-
-
-def training(output: Path, *options: object) -> list[str]:
-    """Six steps an epoch."""
-    size = ("--utterances", *SIZE)
-    common = ("--preset", "tiny", "--cache", cache(), *size, "--batch", 4, "--output", output)
-    return program("train", *common, *options)
-
-
-def parameters(path: Path) -> dict[str, np.ndarray]:
-    net = checkpoint.load_network(path)
-    return {name: p.data().asnumpy() for name, p in net._collect_params_with_prefix().items()}
 
 
 def assert_equal_runs(first: Path, second: Path, tolerance: float) -> None:
@@ -147,7 +144,7 @@ def test_a_killed_worker_ends_the_job_which_resumes(tmp_path):
     assert f"worker 1 (process {killed}) has ended by signal 9; the job is stopped" in output
     step = checkpoint.read_state(tmp_path / "last.zip")[1]["step"]
     epochs = step // 6 + 1
-    assert f"step {step}" in execute(launched(training(tmp_path, "--epochs", epochs)))
+    assert f"step {step}" in execute(launched(training(tmp_path, "--epochs", epochs, "--override")))
     assert checkpoint.read_state(tmp_path / "last.zip")[1]["step"] == 6 * epochs
 
 

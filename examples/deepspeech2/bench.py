@@ -26,7 +26,8 @@ from tqdm import tqdm
 
 from examples.deepspeech2.audio import BANDS
 from examples.deepspeech2.data import BLANK
-from examples.deepspeech2.model import PRESETS, Config, DeepSpeech2
+from examples.deepspeech2.model import CELLS, PRESETS, Config, DeepSpeech2
+from examples.inputs import InputError, named_errors, real, whole, writable
 from fused_rnn.bench import environment
 
 NAMES = {"ours": "ours", "native": "mx.gluon.rnn", "torch": "PyTorch"}
@@ -175,7 +176,8 @@ class Server:
     def _answer(self) -> str:
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self.name}: the process has ended")
+            status = self._process.wait()
+            raise InputError(f"{self.name}: the process has ended with status {status}")
         return line
 
     def measure(self) -> None:
@@ -239,12 +241,12 @@ def spread(seconds: tuple[float, ...]) -> str:
 
 def run(args: argparse.Namespace, preset: str = "ds2") -> None:
     """Measures, prints the table, writes JSON. The arguments are those of `fused_rnn bench ds2`."""
+    writable(args.output)
     results = [compare(args, preset, cell) for cell in args.modes]
     machine = environment.describe()
     threads = results[0]["threads"]
     print(f"\n{preset}, float32, T={args.T} N={args.N}; {machine['cpu']}, {threads} threads\n")
     print(table(results))
-    args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / f"{preset}_model_T{args.T}_N{args.N}.json"
     path.write_text(json.dumps({"environment": machine, "results": results}, indent=2) + "\n")
     print(f"\nWrote {path}")
@@ -253,22 +255,28 @@ def run(args: argparse.Namespace, preset: str = "ds2") -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", choices=PRESETS, default="ds2", help="(ds2)")
-    parser.add_argument("--T", type=int, default=300, help="steps of the recurrent layers (300)")
-    parser.add_argument("--N", type=int, default=20, help="sequences in a batch (20)")
-    parser.add_argument("--modes", nargs="+", default=["gru"], metavar="CELL", help="(gru)")
-    parser.add_argument("--rounds", type=int, default=5, help="(5)")
     parser.add_argument(
-        "--budget", type=float, default=600, help="seconds; fewer rounds, at least 3, if over (600)"
+        "--T", type=whole(3, 10**5), default=300, help="steps of the recurrent layers (300)"
     )
-    parser.add_argument("--threads", type=int, help="(one per core)")
+    parser.add_argument("--N", type=whole(1, 10**4), default=20, help="sequences in a batch (20)")
+    parser.add_argument("--modes", nargs="+", choices=CELLS, default=["gru"], help="(gru)")
+    parser.add_argument("--rounds", type=whole(1, 10**6), default=5, help="(5)")
+    parser.add_argument(
+        "--budget",
+        type=real(0, 10**6),
+        default=600,
+        help="seconds; fewer rounds, at least 3, if over (600)",
+    )
+    parser.add_argument("--threads", type=whole(1, 1024), help="(one per core)")
     parser.add_argument("--output", type=Path, default=Path("bench_results"), metavar="DIR")
     parser.add_argument("--serve", choices=NAMES, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.serve:
-        config = dataclasses.replace(PRESETS[args.preset], cell=args.modes[0])
-        serve(args.serve, config, args.T, args.N)
-    else:
-        run(args, args.preset)
+    with named_errors():
+        if args.serve:
+            config = dataclasses.replace(PRESETS[args.preset], cell=args.modes[0])
+            serve(args.serve, config, args.T, args.N)
+        else:
+            run(args, args.preset)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from examples.deepspeech2.audio import RATE, write_wav
+from examples.inputs import SEED, InputError, named_errors, whole, writable
 
 ACCENTS = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland")
 # The variants of espeak-ng without robots, whispers and the like.
@@ -37,6 +38,9 @@ PLACES = "kitchen bedroom garden hall office bathroom garage"
 THINGS = "light heater radio fan camera alarm door"
 NAMES = ("anna", "peter", "maria", "john", "sophie", "david", "my mother", "the doctor")
 DAYS = "monday tuesday wednesday thursday friday saturday sunday"
+
+
+COUNT = whole(1, 10**6)  # utterances, at the command line
 
 
 class Size(NamedTuple):
@@ -151,8 +155,10 @@ def cached(cache: Path, size: Size, seed: int) -> Path:
     folder = folder_of(cache, size, seed)
     if not folder.exists():
         options = [f"--{name}={value}" for name, value in size._asdict().items()]
+        writable(cache)
         command = [sys.executable, "-m", "examples.deepspeech2.corpus", f"--cache={cache}"]
-        subprocess.run([*command, *options, f"--seed={seed}"], check=True)
+        if subprocess.run([*command, *options, f"--seed={seed}"]).returncode:
+            raise InputError(f"{folder}: the corpus could not be made")
     return folder
 
 
@@ -165,8 +171,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that say which corpus."""
     parser.add_argument("--cache", type=Path, default=default_cache(), help="folder of the corpus")
     for name, value in Size()._asdict().items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"utterances ({value})")
-    parser.add_argument("--seed", type=int, default=0, help="(0)")
+        parser.add_argument(f"--{name}", type=COUNT, default=value, help=f"utterances ({value})")
+    parser.add_argument("--seed", type=whole(0, SEED), default=0, help="(0)")
 
 
 def main() -> None:
@@ -176,12 +182,14 @@ def main() -> None:
     size = Size(args.train, args.valid, args.test)
     folder = folder_of(args.cache, size, args.seed)
     unfinished = folder.with_name(f".{folder.name}-{os.getpid()}")
-    try:
-        synthesise(unfinished, size, args.seed)
-        with contextlib.suppress(OSError):  # not empty: another process was faster
-            unfinished.replace(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    with named_errors():
+        writable(args.cache)
+        try:
+            synthesise(unfinished, size, args.seed)
+            with contextlib.suppress(OSError):  # not empty: another process was faster
+                unfinished.replace(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
     print(folder)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, NamedTuple
@@ -10,8 +12,8 @@ import numpy as np
 from tqdm import tqdm
 
 from examples.deepspeech2 import audio
-from examples.deepspeech2.audio import SpeechError
 from examples.deepspeech2.model import Config
+from examples.inputs import InputError, read_lines
 
 ALPHABET = " 'abcdefghijklmnopqrstuvwxyz"
 BLANK = len(ALPHABET)  # where gluon.loss.CTCLoss has it
@@ -41,13 +43,19 @@ class OnError:
 
     def __init__(self, stop: bool) -> None:
         self._stop = stop
-        self.skipped = 0
+        self._reasons: set[str] = set()
 
-    def __call__(self, error: SpeechError) -> None:
+    def __call__(self, error: InputError) -> None:
         if self._stop:
             raise error
-        self.skipped += 1
-        tqdm.write(f"left out: {error}")
+        if f"{error}" not in self._reasons:  # each epoch meets the same files
+            self._reasons.add(f"{error}")
+            tqdm.write(f"left out: {error}")
+
+    @property
+    def skipped(self) -> int:
+        """How many files or lines have been left out."""
+        return len(self._reasons)
 
 
 def encode(text: str) -> np.ndarray:
@@ -59,17 +67,18 @@ def utterance(path: Path, text: str, config: Config) -> Utterance:
     """An utterance, after a check that it can be used."""
     text = " ".join(text.lower().split())
     if not text:
-        raise SpeechError(f"{path}: the transcript is empty")
+        raise InputError(f"{path}: the transcript is empty")
     unknown = sorted(set(text) - set(ALPHABET))
     if unknown:
-        raise SpeechError(f"{path}: the transcript has {unknown}, expected letters, ' and spaces")
-    if not path.exists() and path.with_suffix(".flac").exists():
-        raise SpeechError(f"{path}: no such file; convert {path.with_suffix('.flac').name} to wav")
+        raise InputError(f"{path}: the transcript has {unknown}, expected letters, ' and spaces")
+    flac = path.with_suffix(".flac")
+    if os.path.isfile(flac) and not os.path.exists(path):
+        raise InputError(f"{path}: no such file; convert {flac.name} to wav")
     frames = audio.frame_count(audio.wav_seconds(path), config.hop)
     # CTC needs a step for each character and one between equal ones.
     needed = len(text) + sum(a == b for a, b in zip(text, text[1:]))
     if config.steps(frames) < needed:
-        raise SpeechError(
+        raise InputError(
             f"{path}: too short for its transcript: expected at least {needed} steps, "
             f"found {config.steps(frames)}"
         )
@@ -78,21 +87,34 @@ def utterance(path: Path, text: str, config: Config) -> Utterance:
 
 def scan(folder: Path, config: Config, on_error: OnError) -> list[Utterance]:
     """What the manifests *.trans.txt below the folder list: lines of a wav's name and its text."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
     manifests = sorted(folder.rglob("*.trans.txt"))
     if not manifests:
-        raise SpeechError(f"{folder}: no *.trans.txt in this folder or below")
+        raise InputError(f"{folder}: no *.trans.txt in this folder or below")
     found = []
     for manifest in manifests:
-        for line in manifest.read_text(encoding="utf-8").splitlines():
-            name, _, text = line.strip().partition(" ")
+        try:
+            lines = read_lines(manifest, on_error)
+        except InputError as error:
+            on_error(error)
+            continue
+        for line in lines:
+            name, *text = line.split(maxsplit=1) or [""]
             if name:
                 try:
-                    found.append(utterance(manifest.parent / f"{name}.wav", text, config))
-                except SpeechError as error:
+                    found.append(utterance(manifest.parent / f"{name}.wav", " ".join(text), config))
+                except InputError as error:
                     on_error(error)
     if not found:
-        raise SpeechError(f"{folder}: none of the utterances can be used")
+        raise InputError(f"{folder}: none of the utterances can be used")
     return found
+
+
+def fingerprint(utterances: list[Utterance]) -> str:
+    """Tells collections of utterances apart, wherever their folders are."""
+    listed = "\n".join(f"{u.path.name} {u.frames} {u.text}" for u in utterances)
+    return f"{len(utterances)} utterances, {hashlib.sha256(listed.encode()).hexdigest()[:8]}"
 
 
 def epoch_batches(
@@ -112,17 +134,20 @@ def epoch_batches(
     return [batches[k] for k in rng.permutation(len(batches))] if epoch else batches
 
 
-def load(utterances: Iterable[Utterance], config: Config, on_error: OnError) -> Batch:
-    """Reads the files and pads the spectrograms to a common length, a multiple of BUCKET."""
+def load(utterances: Iterable[Utterance], config: Config, on_error: OnError) -> Batch | None:
+    """Reads the files and pads the spectrograms to a common length, a multiple of BUCKET.
+
+    None if no file can be read.
+    """
     features, texts = [], []
     for item in utterances:
         try:
             features.append(audio.spectrogram(audio.read_wav(item.path), config.hop))
             texts.append(item.text)
-        except SpeechError as error:
+        except InputError as error:
             on_error(error)
     if not texts:
-        raise SpeechError("none of the files of a batch can be read")
+        return None
     frames = np.array([len(feature) for feature in features])
     padded = np.zeros((len(texts), -(-frames.max() // BUCKET) * BUCKET, audio.BANDS), "float32")
     for row, feature in zip(padded, features):
@@ -135,8 +160,8 @@ def load(utterances: Iterable[Utterance], config: Config, on_error: OnError) -> 
 
 
 def prefetched(
-    batches: Iterable[list[Utterance]], loader: Callable[[list[Utterance]], Batch]
-) -> Iterator[Batch]:
+    batches: Iterable[list[Utterance]], loader: Callable[[list[Utterance]], Batch | None]
+) -> Iterator[Batch | None]:
     """Loads each batch while the one before it is used."""
     with ThreadPoolExecutor(1) as pool:
         coming = None

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
+from typing import Callable
+
 import numpy as np
 
 from examples.deepspeech2.data import ALPHABET, BLANK
+from examples.inputs import whole
+
+WIDEST = 1000  # beginnings in a search; each costs time at every step
 
 
 def log_probabilities(scores: np.ndarray) -> np.ndarray:
     """The logarithm of the softmax over the last axis, in double precision."""
     shifted = scores.astype("float64") - scores.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def add_argument(parser: argparse.ArgumentParser, default: int) -> None:
+    """The option that says which decoder."""
+    parser.add_argument(
+        "--beam",
+        type=whole(0, WIDEST),
+        default=default,
+        help=f"beginnings kept; 0: greedy ({default})",
+    )
+
+
+def decoder(beam: int) -> Callable[[np.ndarray], str]:
+    """What --beam stands for."""
+    return functools.partial(beam_search, width=beam) if beam else greedy
 
 
 def greedy(scores: np.ndarray) -> str:
@@ -24,6 +46,8 @@ def beam_search(scores: np.ndarray, width: int = 16) -> str:
     """The most probable text: the sum over all paths that spell it (Hannun et al. 2014), searched
     among the `width` best beginnings at each step.
     """
+    if width < 1:
+        raise ValueError(f"width: expected at least 1, found {width}")
     # The logarithms of the probabilities that the paths so far spell a text and end in a blank,
     # or in its last character.
     beams = {"": (0.0, -np.inf)}

@@ -6,8 +6,6 @@ python -m examples.deepspeech2.evaluate FOLDER --checkpoint runs/small/best.zip
 from __future__ import annotations
 
 import argparse
-import functools
-import sys
 from pathlib import Path
 from typing import Callable, NamedTuple
 
@@ -16,14 +14,15 @@ import mxnet as mx
 import numpy as np
 
 from examples.deepspeech2 import checkpoint, data, decode
-from examples.deepspeech2.audio import SpeechError
 from examples.deepspeech2.data import OnError, Utterance
 from examples.deepspeech2.model import DeepSpeech2
+from examples.inputs import InputError, named_errors, whole
 
 
 class Scores(NamedTuple):
-    """Mean loss of an utterance; character and word error rates."""
+    """How many utterances; their mean loss; character and word error rates."""
 
+    utterances: int
     loss: float
     cer: float
     wer: float
@@ -47,12 +46,16 @@ def evaluate(
     total, expected, found = 0.0, [], []
     batches = data.epoch_batches(utterances, batch_size, 0, 0)
     for batch in data.prefetched(batches, lambda b: data.load(b, net.config, on_error)):
+        if batch is None:
+            continue
         loss, scores = losses(net, batch)
         total += float(loss.sum().asscalar())
         expected += batch.texts
         found += texts(scores.asnumpy(), batch.frames, net, decoder)
+    if not expected:
+        raise InputError(f"none of the {len(utterances)} utterances can be read")
     cer, wer = jiwer.cer(expected, found), jiwer.wer(expected, found)
-    return Scores(total / len(expected), cer, wer)
+    return Scores(len(expected), total / len(expected), cer, wer)
 
 
 def texts(
@@ -70,22 +73,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="utterances in LibriSpeech's layout")
     parser.add_argument("--checkpoint", type=Path, default=Path("runs/small/best.zip"))
-    parser.add_argument("--batch", type=int, default=32, help="(32)")
-    parser.add_argument("--beam", type=int, default=0, help="beginnings kept; 0: greedy (0)")
+    parser.add_argument("--batch", type=whole(1, 10**6), default=32, help="(32)")
+    decode.add_argument(parser, default=0)
     parser.add_argument("--on-error", choices=("skip", "stop"), default="skip")
     args = parser.parse_args()
     on_error = OnError(args.on_error == "stop")
-    decoder = decode.greedy
-    if args.beam:
-        decoder = functools.partial(decode.beam_search, width=args.beam)
-    try:
+    with named_errors():
         net = checkpoint.load_network(args.checkpoint)
         utterances = data.scan(args.folder, net.config, on_error)
+        decoder = decode.decoder(args.beam)
         scores = evaluate(net, utterances, args.batch, on_error, decoder)
-    except SpeechError as error:
-        sys.exit(f"{error}")
+    left_out = f" {on_error.skipped} left out," if on_error.skipped else ""
     print(
-        f"{args.folder}: {len(utterances)} utterances, loss {scores.loss:.3f}, "
+        f"{args.folder}: {scores.utterances} utterances,{left_out} loss {scores.loss:.3f}, "
         f"CER {scores.cer:.2%}, WER {scores.wer:.2%}"
     )
 

@@ -24,6 +24,8 @@ import sys
 import time
 from typing import NamedTuple
 
+from examples.deepspeech2 import train
+from examples.inputs import whole
 from fused_rnn.bench.environment import core_count
 
 _SERVE = [sys.executable, "-c", "import mxnet"]  # in these roles the import serves until the end
@@ -110,18 +112,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--workers", type=int, default=2, help="(2)")
-    parser.add_argument("--servers", type=int, default=1, help="(1)")
-    parser.add_argument("--threads", type=int, help="of each worker (its share of the cores)")
+    parser.add_argument("--workers", type=whole(1, 1000), default=2, help="(2)")
+    parser.add_argument("--servers", type=whole(1, 1000), default=1, help="(1)")
+    parser.add_argument(
+        "--threads", type=whole(1, 1024), help="of each worker (its share of the cores)"
+    )
     parser.add_argument("--root", metavar="HOST:PORT", help="the scheduler's, with --print")
     parser.add_argument("--print", action="store_true", help="print the commands, start nothing")
     parser.add_argument("training", nargs="*", help="options of examples.deepspeech2.train")
     args = parser.parse_args()
     if bool(args.root) != args.print:
         parser.error("--root and --print: expected both or neither")
+    train.arguments(args.training)  # a mistake there is told once, and here
     if args.print:
         host, _, port = args.root.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
             parser.error(f"--root: expected HOST:PORT, found {args.root!r}")
         for role in roles(args, host, int(port)):
             print(f"# {role.name}\n{role.shell()}")

@@ -101,6 +101,11 @@ class DeepSpeech2(mx.gluon.HybridBlock):
             self.dropout = gluon.LockedDropout(config.dropout)
             self.scores = nn.Dense(characters, flatten=False)
 
+    def prepare(self) -> None:
+        """Gives all parameters shapes, which come with a call, and first values."""
+        self.initialize(mx.init.Xavier())
+        self(mx.nd.zeros((1, 1, BANDS)), mx.nd.ones(1))
+
     def hybrid_forward(self, F: Any, features: Any, frames: Any) -> Any:
         x = F.SequenceMask(features, frames, use_sequence_length=True, axis=1)
         x, lengths = F.expand_dims(x, axis=3), frames  # [N, T, bands, channels]

@@ -2,7 +2,8 @@
 
     python -m examples.deepspeech2.train
 
-The same command goes on where the run in --output stood when it was stopped.
+The same command goes on where the run in --output stood when it was stopped; with other settings
+only if --override says so.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ import numpy as np
 from tqdm import tqdm
 
 from examples.deepspeech2 import checkpoint, corpus, data, evaluate, report
-from examples.deepspeech2.audio import BANDS, SpeechError
 from examples.deepspeech2.model import CELLS, PRESETS, Config, DeepSpeech2
+from examples.inputs import SEED, InputError, real, whole, writable
 
 WARM_UP = 100  # steps over which the learning rate grows from 0
 TOLERATED = 20  # steps in succession without a finite gradient
+BATCHES = {"batch", "seed", "train", "workers"}  # settings that decide what is in which batch
 
 
 class Training:
@@ -39,19 +41,19 @@ class Training:
         self.rank = self.store.rank if self.store else 0
         self.workers = self.store.num_workers if self.store else 1
         self.on_error = data.OnError(args.on_error == "stop")
+        writable(args.output)
         train, valid = folders(args)
         self.train = data.scan(train, config, self.on_error)
         self.valid = data.scan(valid, config, self.on_error)
         mx.random.seed(args.seed)
         np.random.seed(args.seed)
         self.net = DeepSpeech2(config, data.BLANK + 1)
-        self.net.initialize(mx.init.Xavier())
-        # After a call all parameters have shapes and values.
-        self.net(mx.nd.zeros((1, data.BUCKET, BANDS)), mx.nd.array([data.BUCKET]))
+        self.net.prepare()
         self.net.hybridize(static_alloc=True)
-        options: dict[str, Any] = {"learning_rate": args.rate, "wd": args.decay}
+        self.options: dict[str, Any] = {"wd": args.decay}
         if args.optimizer == "nag":
-            options["momentum"] = args.momentum
+            self.options["momentum"] = args.momentum
+        options = {"learning_rate": args.rate, **self.options}
         parameters = self.net.collect_params()
         if self.store is None:
             self.trainer = mx.gluon.Trainer(parameters, args.optimizer, options, kvstore=None)
@@ -79,11 +81,52 @@ class Training:
             "log": [],
         }
         self.failures = 0
+        self.per_epoch = len(self.batches(0))
+        if not self.per_epoch:
+            raise InputError(f"{train}: {len(self.train)} utterances, expected one for each worker")
+        self.total = self.per_epoch * args.epochs
         self.last = args.output / "last.zip"
-        args.output.mkdir(parents=True, exist_ok=True)
         if self.last.exists():
-            self.state = checkpoint.restore(self.last, self.net, self.trainer)
-            self.say(f"goes on at epoch {self.state['epoch'] + 1}, step {self.state['step']}")
+            self.resume()
+
+    def settings(self) -> dict[str, Any]:
+        """All that decides what a run computes, but for the sizes of the network."""
+        args = self.args
+        names = ["optimizer", "rate", "decay", "clip", "batch", "seed", "epochs"]
+        if args.optimizer == "nag":
+            names.append("momentum")
+        if self.workers > 1:
+            names.append("compress")
+        return {
+            **{name: getattr(args, name) for name in names},
+            "dropout": self.net.config.dropout,
+            "workers": self.workers,
+            "train": data.fingerprint(self.train),
+            "valid": data.fingerprint(self.valid),
+        }
+
+    def resume(self) -> None:
+        """Goes on from last.zip, with the settings of now."""
+        args, settings = self.args, self.settings()
+        state, changed = checkpoint.restore(
+            self.last, self.net, self.trainer, settings, args.override
+        )
+        self.state = state
+        for name, saved in changed.items():
+            self.say(f"{name}: {saved} before, {settings[name]} now")
+        if "optimizer" in changed:
+            self.say(f"what {changed['optimizer']} remembered is discarded")
+        for name, value in self.options.items():
+            setattr(self.trainer.optimizer, name, value)  # a loaded one has those of before
+        if "valid" in changed:
+            state["best"] = None  # of other utterances
+        if BATCHES & changed.keys() and state["batch"]:
+            state.update(batch=0, loss=0.0, utterances=0)
+            self.say(f"epoch {state['epoch'] + 1} begins anew, as its batches are others now")
+        if state["epoch"] < args.epochs:
+            self.say(f"goes on at epoch {state['epoch'] + 1}, step {state['step']}")
+        else:
+            self.say(f"all {args.epochs} epochs are done; more of them need --override")
 
     def say(self, text: str) -> None:
         """Prints beside the progress bar, in one worker only."""
@@ -98,11 +141,9 @@ class Training:
     def run(self) -> None:
         """All epochs from where the run stands."""
         args, state = self.args, self.state
-        per_epoch = len(self.batches(0))
-        self.total = per_epoch * args.epochs
         watch = Watchdog(args.patience, self.last) if self.store else None
         with tqdm(
-            total=self.total, initial=state["step"], unit="step", disable=self.rank > 0
+            total=self.total, initial=self.place(), unit="step", disable=self.rank > 0
         ) as progress:
             while state["epoch"] < args.epochs:
                 joint = self.batches(state["epoch"])[state["batch"] :]
@@ -127,19 +168,25 @@ class Training:
                 if watch:
                     watch.beat()
 
-    def _load(self, utterances: list[data.Utterance]) -> data.Batch:
+    def _load(self, utterances: list[data.Utterance]) -> data.Batch | None:
         return data.load(utterances, self.net.config, self.on_error)
 
-    def step(self, batch: data.Batch, joint_size: int) -> float:
-        """One update; the loss of an utterance."""
+    def step(self, batch: data.Batch | None, joint_size: int) -> float:
+        """One update, to which a worker without a batch adds nothing; the loss of an utterance."""
         state = self.state
+        parameters = self.net.collect_params().values()
         # Dropout depends on the step alone, so that a resumed run repeats it.
         mx.random.seed(self.args.seed + 1_000_003 * state["step"] + self.rank)
-        with mx.autograd.record():
-            loss = evaluate.losses(self.net, batch)[0]
-        loss.backward()
+        total, count = 0.0, 0
+        if batch is None:
+            for parameter in parameters:
+                parameter.zero_grad()
+        else:
+            with mx.autograd.record():
+                loss = evaluate.losses(self.net, batch)[0]
+            loss.backward()
+            total, count = loss.sum(), len(batch.texts)
         self.trainer.allreduce_grads()
-        parameters = self.net.collect_params().values()
         gradients = [p.grad() for p in parameters if p.grad_req != "null"]
         # All workers see the same sum here, and decide alike.
         norm = mx.gluon.utils.clip_global_norm(
@@ -153,20 +200,25 @@ class Training:
             self.failures += 1
             self.say(f"step {state['step']}: the gradient is not finite; not used")
             if self.failures == TOLERATED:
-                raise SpeechError(f"no finite gradient in {TOLERATED} steps; lower --rate?")
-        total = float(loss.sum().asscalar())
+                raise InputError(f"no finite gradient in {TOLERATED} steps; lower --rate?")
+        total = float(total.asscalar()) if count else 0.0
         state["step"] += 1
         state["batch"] += 1
         if math.isfinite(total):
             state["loss"] += total
-            state["utterances"] += len(batch.texts)
-        return total / len(batch.texts)
+            state["utterances"] += count
+        return total / max(1, count)
+
+    def place(self) -> int:
+        """How many steps of all epochs are behind: fewer or more than were made in fact, if the
+        size of batches has changed.
+        """
+        return self.state["epoch"] * self.per_epoch + self.state["batch"]
 
     def rate(self) -> float:
         """The learning rate: linear growth, then a cosine to 0 at the end of all epochs."""
-        step = self.state["step"]
-        cosine = (1 + math.cos(math.pi * step / self.total)) / 2
-        return self.args.rate * min((step + 1) / WARM_UP, 1) * cosine
+        cosine = (1 + math.cos(math.pi * self.place() / self.total)) / 2
+        return self.args.rate * min((self.state["step"] + 1) / WARM_UP, 1) * cosine
 
     def finish_epoch(self) -> None:
         """Evaluates, logs, saves; one worker does it, the others wait at their next step."""
@@ -200,7 +252,7 @@ class Training:
     def save(self) -> None:
         """Writes last.zip."""
         if self.rank == 0:
-            checkpoint.save(self.last, self.net, self.state, self.trainer)
+            checkpoint.save(self.last, self.net, self.state, self.trainer, self.settings())
 
 
 class StoreTrainer(mx.gluon.Trainer):
@@ -250,7 +302,7 @@ class Watchdog:
 def folders(args: argparse.Namespace) -> tuple[Path, Path]:
     """Those of the training and the validation utterances."""
     if (args.train is None) != (args.valid is None):
-        raise SpeechError("--train and --valid: expected both or neither")
+        raise InputError("--train and --valid: expected both or neither")
     if args.train:
         return args.train, args.valid
     size = corpus.Size(*args.utterances)
@@ -275,28 +327,38 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     add("--train", type=Path, help="folder of utterances; synthesised ones by default")
     add("--valid", type=Path, help="folder of utterances of other voices")
     add("--cache", type=Path, default=corpus.default_cache(), help="where to synthesise into")
-    add("--utterances", type=int, nargs=3, default=corpus.Size(), metavar=corpus.Size._fields)
+    add(
+        "--utterances",
+        type=corpus.COUNT,
+        nargs=3,
+        default=corpus.Size(),
+        metavar=corpus.Size._fields,
+    )
     add("--on-error", choices=("skip", "stop"), default="skip", help="at bad files (skip)")
+    add("--override", action="store_true", help="go on with other settings than the run had")
     sizes = parser.add_argument_group("network (what is not given is the preset's)")
     sizes.add_argument("--preset", choices=PRESETS, default="small", help="(small)")
     sizes.add_argument("--cell", choices=CELLS)
-    sizes.add_argument("--layers", type=int)
-    sizes.add_argument("--hidden", type=int)
-    sizes.add_argument("--dropout", type=float)
+    sizes.add_argument("--layers", type=whole(1, 100))
+    sizes.add_argument("--hidden", type=whole(1, 10**5))
+    sizes.add_argument("--dropout", type=real(0, 0.99))
     sizes.add_argument("--no-norm", dest="norm", action="store_false", default=None)
     sizes.add_argument("--native", action="store_true", default=None, help="mx.gluon.rnn layers")
     learn = parser.add_argument_group("training")
-    for name, default in (("epochs", 6), ("batch", 32), ("seed", 0), ("save-every", 200)):
-        learn.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
-    for name, default, meaning in (
-        ("rate", 2e-3, "largest learning rate"),
-        ("decay", 1e-5, "weight decay"),
-        ("clip", 5.0, "largest norm of an utterance's mean gradient"),
-        ("momentum", 0.9, "of nag"),
-        ("compress", 0.0, "threshold of 2-bit compression of gradients, several workers"),
-        ("patience", 600, "seconds for a step, several workers"),
+    million = 10**6
+    for name, kind, default, meaning in (
+        ("epochs", whole(1, million), 6, ""),
+        ("batch", whole(1, million), 32, ""),
+        ("seed", whole(0, SEED), 0, ""),
+        ("save-every", whole(1, million), 200, "steps between checkpoints "),
+        ("rate", real(1e-12, million), 2e-3, "largest learning rate "),
+        ("decay", real(0, million), 1e-5, "weight decay "),
+        ("clip", real(1e-12, million), 5.0, "largest norm of an utterance's mean gradient "),
+        ("momentum", real(0, 0.9999), 0.9, "of nag "),
+        ("compress", real(0, million), 0.0, "threshold of 2-bit compression, several workers "),
+        ("patience", real(0.1, million), 600, "seconds for a step, several workers "),
     ):
-        learn.add_argument(f"--{name}", type=float, default=default, help=f"{meaning} ({default})")
+        learn.add_argument(f"--{name}", type=kind, default=default, help=f"{meaning}({default})")
     learn.add_argument("--optimizer", choices=("adam", "nag"), default="adam", help="(adam)")
     return parser.parse_args(given)
 
@@ -307,7 +369,7 @@ def main(given: list[str] | None = None) -> None:
         training = Training(args, configuration(args))
         training.run()
     except BaseException as error:
-        known = isinstance(error, SpeechError)
+        known = isinstance(error, (InputError, OSError))
         print(error if known else traceback.format_exc(), file=sys.stderr, flush=True)
         if "DMLC_ROLE" in os.environ:
             os._exit(1)  # a regular end waits for all workers
