@@ -21,6 +21,10 @@ class InputError(Exception):
     """Something from outside cannot be used; the message names it."""
 
 
+# What ends a program with a message alone: a traceback would say no more.
+OUTSIDE = (InputError, OSError, MemoryError)
+
+
 def whole(least: int, most: int) -> Callable[[str], int]:
     """A type of argparse: whole numbers from least to most."""
     return _number(int, "a whole number", least, most)
@@ -104,5 +108,5 @@ def named_errors() -> Iterator[None]:
     """Ends the program with the message alone if the fault lies outside of it."""
     try:
         yield
-    except (InputError, OSError, MemoryError) as error:
-        sys.exit(f"{error}" or "not enough memory")
+    except OUTSIDE as error:
+        sys.exit(f"{error}" or type(error).__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -182,6 +183,36 @@ def test_folders_without_utterances(tmp_path, monkeypatch, capsys):
         options = ("--train", folder, "--valid", folder, "--output", tmp_path / "run")
         code, message = ended(monkeypatch, capsys, "train", *options)
         assert code == 1 and f"{folder}: no " in message
+
+
+def test_files_that_go_away_during_a_run(tmp_path, monkeypatch, capsys):
+    """A batch without a file left adds nothing; an epoch without one ends the run."""
+    folders = [
+        Path(shutil.copytree(spoken() / part, tmp_path / part)) for part in ("train", "valid")
+    ]
+    arguments = [*small(tmp_path / "run"), "--train", folders[0], "--valid", folders[1]]
+    scan = train.data.scan
+
+    def losing(folder: Path, *others):
+        found = scan(folder, *others)
+        lost = {"train": by_length(found)[: losing.count]}.get(folder.name, [])
+        for item in lost:
+            item.path.unlink()
+        return found
+
+    def by_length(found: list) -> list:
+        return sorted(found, key=lambda u: u.frames)
+
+    monkeypatch.setattr(train.data, "scan", losing)
+    losing.count = 5
+    train.main([*map(str, arguments), "--batch", "4"])
+    assert "5 files were left out" in capsys.readouterr().out
+    losing.count = None
+    with pytest.raises(SystemExit):
+        train.main([*map(str, arguments), "--output", str(tmp_path / "again")])
+    captured = capsys.readouterr()
+    assert "epoch 1: no utterance could be used" in captured.err
+    assert "Traceback" not in captured.err
 
 
 # What is written

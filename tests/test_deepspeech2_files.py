@@ -96,7 +96,7 @@ def broken_wavs() -> dict[str, tuple[bytes, str]]:
         "cut": (whole[:-1], "expected 16000 bytes of sound, the file has 15999"),
         "header": (whole[:20], "it ends before its sound"),
         "half a frame": (riff(sound[:-1]), "expected whole frames of 2 bytes"),
-        "no frames": (riff(b""), "expected at least 320 samples at 16000 Hz, found 0"),
+        "no frames": (riff(b""), "expected at least 320 samples, found 0 at"),
         "1 Hz": (riff(sound, rate=1), "expected a rate from 4000 to 384000 Hz, found 1 Hz"),
         "0 Hz": (riff(sound, rate=0), "found 0 Hz"),
         "4 GHz": (riff(sound, rate=2**32 - 1, width=0), "found 4294967295 Hz"),

@@ -186,4 +186,4 @@ def _check(header: _Header, width: int, found: int) -> None:
         raise ValueError(f"expected whole frames of {width} bytes, found {header.bytes} bytes")
     samples = round(header.frames * RATE / header.rate)
     if samples < WINDOW:
-        raise ValueError(f"expected at least {WINDOW} samples at {RATE} Hz, found {samples}")
+        raise ValueError(f"expected at least {WINDOW} samples, found {samples} at {RATE} Hz")

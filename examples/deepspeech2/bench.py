@@ -145,6 +145,7 @@ def torch_steps(config: Config, T: int, N: int) -> tuple[Step, Step, int]:
     return whole, recurrent, sum(p.numel() for p in model.parameters())
 
 
+@named_errors()
 def serve(name: str, config: Config, T: int, N: int) -> None:
     """In a process of its own: for each line of the input, the seconds of both steps."""
     make = torch_steps if name == "torch" else mxnet_steps
@@ -239,6 +240,7 @@ def spread(seconds: tuple[float, ...]) -> str:
     return f"{median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})"
 
 
+@named_errors()
 def run(args: argparse.Namespace, preset: str = "ds2") -> None:
     """Measures, prints the table, writes JSON. The arguments are those of `fused_rnn bench ds2`."""
     writable(args.output)
@@ -271,12 +273,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("bench_results"), metavar="DIR")
     parser.add_argument("--serve", choices=NAMES, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    with named_errors():
-        if args.serve:
-            config = dataclasses.replace(PRESETS[args.preset], cell=args.modes[0])
-            serve(args.serve, config, args.T, args.N)
-        else:
-            run(args, args.preset)
+    if args.serve:
+        config = dataclasses.replace(PRESETS[args.preset], cell=args.modes[0])
+        serve(args.serve, config, args.T, args.N)
+    else:
+        run(args, args.preset)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import re
 import shlex
 import signal
 import socket
@@ -126,7 +127,7 @@ def main() -> None:
     train.arguments(args.training)  # a mistake there is told once, and here
     if args.print:
         host, _, port = args.root.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        if not host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 1 << 16:
             parser.error(f"--root: expected HOST:PORT, found {args.root!r}")
         for role in roles(args, host, int(port)):
             print(f"# {role.name}\n{role.shell()}")

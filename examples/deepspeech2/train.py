@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from examples.deepspeech2 import checkpoint, corpus, data, evaluate, report
 from examples.deepspeech2.model import CELLS, PRESETS, Config, DeepSpeech2
-from examples.inputs import SEED, InputError, real, whole, writable
+from examples.inputs import OUTSIDE, SEED, InputError, real, whole, writable
 
 WARM_UP = 100  # steps over which the learning rate grows from 0
 TOLERATED = 20  # steps in succession without a finite gradient
@@ -81,9 +81,16 @@ class Training:
             "log": [],
         }
         self.failures = 0
-        self.per_epoch = len(self.batches(0))
-        if not self.per_epoch:
-            raise InputError(f"{train}: {len(self.train)} utterances, expected one for each worker")
+        batches = self.batches(0)
+        self.per_epoch = len(batches)
+        left_out = len(self.train) - sum(map(len, batches))
+        if not batches:
+            raise InputError(
+                f"{train}: expected an utterance for each of {self.workers} workers, "
+                f"found {left_out}"
+            )
+        if left_out:
+            self.say(f"{left_out} utterances an epoch are left out: fewer than workers")
         self.total = self.per_epoch * args.epochs
         self.last = args.output / "last.zip"
         if self.last.exists():
@@ -174,20 +181,21 @@ class Training:
     def step(self, batch: data.Batch | None, joint_size: int) -> float:
         """One update, to which a worker without a batch adds nothing; the loss of an utterance."""
         state = self.state
-        parameters = self.net.collect_params().values()
+        learned = [p for p in self.net.collect_params().values() if p.grad_req != "null"]
         # Dropout depends on the step alone, so that a resumed run repeats it.
         mx.random.seed(self.args.seed + 1_000_003 * state["step"] + self.rank)
         total, count = 0.0, 0
         if batch is None:
-            for parameter in parameters:
+            for parameter in learned:
                 parameter.zero_grad()
+                parameter.data()._fresh_grad = True  # else the Trainer misses a backward pass
         else:
             with mx.autograd.record():
                 loss = evaluate.losses(self.net, batch)[0]
             loss.backward()
             total, count = loss.sum(), len(batch.texts)
         self.trainer.allreduce_grads()
-        gradients = [p.grad() for p in parameters if p.grad_req != "null"]
+        gradients = [p.grad() for p in learned]
         # All workers see the same sum here, and decide alike.
         norm = mx.gluon.utils.clip_global_norm(
             gradients, self.args.clip * joint_size, check_isfinite=False
@@ -223,10 +231,13 @@ class Training:
     def finish_epoch(self) -> None:
         """Evaluates, logs, saves; one worker does it, the others wait at their next step."""
         state = self.state
-        train_loss = state["loss"] / max(1, state["utterances"])
+        loss, count = state["loss"], state["utterances"]
         state["loss"], state["utterances"] = 0.0, 0
         if self.rank:
             return
+        if not count:
+            raise InputError(f"epoch {state['epoch']}: no utterance could be used")
+        train_loss = loss / count
         scores = evaluate.evaluate(self.net, self.valid, self.args.batch, self.on_error)
         row = {
             "epoch": state["epoch"],
@@ -369,7 +380,7 @@ def main(given: list[str] | None = None) -> None:
         training = Training(args, configuration(args))
         training.run()
     except BaseException as error:
-        known = isinstance(error, (InputError, OSError))
+        known = isinstance(error, OUTSIDE)
         print(error if known else traceback.format_exc(), file=sys.stderr, flush=True)
         if "DMLC_ROLE" in os.environ:
             os._exit(1)  # a regular end waits for all workers
