@@ -187,21 +187,18 @@ def test_folders_without_utterances(tmp_path, monkeypatch, capsys):
 
 def test_files_that_go_away_during_a_run(tmp_path, monkeypatch, capsys):
     """A batch without a file left adds nothing; an epoch without one ends the run."""
-    folders = [
-        Path(shutil.copytree(spoken() / part, tmp_path / part)) for part in ("train", "valid")
-    ]
-    arguments = [*small(tmp_path / "run"), "--train", folders[0], "--valid", folders[1]]
+    for part in ("train", "valid"):
+        shutil.copytree(spoken() / part, tmp_path / part)
+    data = ("--train", tmp_path / "train", "--valid", tmp_path / "valid")
+    arguments = [*small(tmp_path / "run"), *data]
     scan = train.data.scan
 
     def losing(folder: Path, *others):
         found = scan(folder, *others)
-        lost = {"train": by_length(found)[: losing.count]}.get(folder.name, [])
-        for item in lost:
-            item.path.unlink()
+        if folder.name == "train":
+            for item in sorted(found, key=lambda u: u.frames)[: losing.count]:
+                item.path.unlink()
         return found
-
-    def by_length(found: list) -> list:
-        return sorted(found, key=lambda u: u.frames)
 
     monkeypatch.setattr(train.data, "scan", losing)
     losing.count = 5

@@ -43,7 +43,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, path)
-    except OSError:
+    except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
 
