@@ -363,6 +363,12 @@ py::dict Sizes(const std::string& mode, int64_t T, int64_t N, int64_t I, int64_t
   return sizes;
 }
 
+uint64_t ContentHash(const py::array& array) {
+  const py::array dense = Dense(array);
+  py::gil_scoped_release release;
+  return HashBytes(dense.data(), static_cast<size_t>(dense.nbytes()));
+}
+
 double FmaPeak(const std::string& dtype_name, int threads, double seconds) {
   Call call;
   const DType dtype = FromName("dtype", kDTypes, dtype_name);
@@ -421,6 +427,9 @@ PYBIND11_MODULE(_core, m) {
         "Returns (dx, dparams, dh0, dc0), computed in the arrays given for them or in new ones; "
         "each request is 'null' (None "
         "is returned), 'write' or 'add'.");
+  m.def("content_hash", &ContentHash, "array"_a,
+        "A hash of the elements in order, dense or not, without their shape; a dense array is not "
+        "copied.");
   m.def("sizes", &Sizes, "mode"_a, "T"_a, "N"_a, "I"_a, "H"_a, py::kw_only(), "num_layers"_a = 1,
         "bidirectional"_a = false, "projection_size"_a = 0, "dtype"_a = "float32",
         "dropout"_a = 0.0, "variable_length"_a = false,
