@@ -7,7 +7,7 @@ import pytest
 from helpers import check, check_gradients, check_outputs, make
 from reference import MODES, Gradients
 
-from fused_rnn import functional
+from fused_rnn import _core, functional
 
 FUNCTIONS = {
     "lstm": functional.lstm,
@@ -174,3 +174,109 @@ def test_bad_calls(case):
     run, message = BAD[case]
     with pytest.raises(ValueError, match=message):
         run()
+
+
+# ---- Arrays that a recording holds, changed between forward and backward
+
+LENGTHS = np.array([5, 3])
+HELD = {"x": ("lstm", {}), "params": ("gru", {}), "h0": ("rnn_tanh", {}), "c0": ("lstm", {})}
+HELD = {**HELD, "lengths": ("gru", {"lengths": LENGTHS}), "y": ("rnn_relu", {})}
+
+
+def recorded(mode, dtype="float64", arrange=np.array, **extra):
+    """The outputs of a training call and the arrays that its recording holds, by name."""
+    problem = make(mode, L=2, dtype=dtype)
+    held = dict(zip(("x", "params", "h0", "c0"), (arrange(value) for value in problem.inputs)))
+    held = {name: array.astype(dtype, copy=False) for name, array in held.items()}
+    lengths = extra.pop("lengths", None)
+    keywords = {"activation": mode[4:]} if mode.startswith("rnn") else {}
+    if lengths is not None:
+        held["lengths"] = keywords["lengths"] = arrange(lengths)
+    inputs = [array for name, array in held.items() if name != "lengths"]
+    outputs = FUNCTIONS[mode](*inputs, num_layers=2, training=True, **keywords, **extra)
+    return outputs, {**held, "y": outputs.y}, problem
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("name", HELD)
+def test_a_changed_array_is_refused_by_name(name, dtype):
+    mode, options = HELD[name]
+    outputs, held, problem = recorded(mode, dtype, **options)
+    dy = problem.dy.astype(dtype)
+    expected = outputs.backward(dy)
+    element = held[name].reshape(-1)[-1:]
+    before = element.copy()
+    element -= 1
+    with pytest.raises(ValueError, match=rf"^{name}: changed since the forward call.*copy"):
+        outputs.backward(dy)
+    element[:] = before
+    for first, again in zip(expected, outputs.backward(dy)):  # as it was, and any number of times
+        np.testing.assert_array_equal(again, first)
+
+
+def test_the_loss_in_place():
+    outputs, held, problem = recorded("gru")
+    y = outputs.y
+    expected = outputs.backward(y - problem.dy).params
+    y -= problem.dy
+    with pytest.raises(ValueError, match=r"^y: .*backward\(y - target\)"):
+        outputs.backward(y)
+    again, _, _ = recorded("gru")
+    np.testing.assert_array_equal(again.backward(again.y - problem.dy).params, expected)
+
+
+@pytest.mark.parametrize("name", ["x", "params", "h0", "c0", "lengths"])
+def test_arrays_with_gaps(name):
+    def with_gaps(array):
+        return np.repeat(array, 2, axis=-1)[..., ::2]
+
+    outputs, held, problem = recorded("lstm", arrange=with_gaps, lengths=LENGTHS)
+    outputs.backward(problem.dy)
+    assert not held[name].flags.c_contiguous
+    held[name].base[..., 1::2] += 1  # what lies between does not count
+    outputs.backward(problem.dy)
+    held[name][..., 0] -= 1
+    with pytest.raises(ValueError, match=rf"^{name}: changed"):
+        outputs.backward(problem.dy)
+
+
+def test_arrays_that_share_memory_are_all_named():
+    """The input of a second call is a view of the first one's output, and both its states are one
+    array.
+    """
+    below, _, _ = recorded("lstm")
+    params, state = np.full(4 * 4 * (4 + 4 + 2), 0.1), np.full((1, 2, 4), 0.5)
+    above = functional.lstm(below.y[1:], params, state, state, training=True)
+    below.y[-1] *= 2
+    state += 1
+    with pytest.raises(ValueError, match="^y: changed"):
+        below.backward(below.y)
+    with pytest.raises(ValueError, match="^x, h0, c0: changed"):
+        above.backward(above.y)
+
+
+@pytest.mark.parametrize("size", [0, 1, 9, (1 << 18) + 3])  # up to more than one piece of the hash
+def test_content_hash(size):
+    values = np.random.default_rng(0).standard_normal(size)
+    found = _core.content_hash(values)
+    assert (
+        found == _core.content_hash(values.copy()) == _core.content_hash(np.repeat(values, 2)[::2])
+    )
+    assert found != _core.content_hash(np.append(values, 0))
+    for k in {0, size // 2, size - 1} & set(range(size)):
+        changed = values.copy()
+        changed[k] = np.nextafter(changed[k], np.inf)
+        assert found != _core.content_hash(changed)
+    if size > 1:
+        assert found != _core.content_hash(values[::-1])
+
+
+def test_a_list_of_lengths_and_new_shapes_do_no_harm():
+    problem = make("gru")
+    x, params, lengths = problem.x.copy(), problem.params.copy(), [5, 3]
+    outputs = functional.gru(x, params, hidden_size=4, lengths=lengths, training=True)
+    expected = outputs.backward(problem.dy)
+    lengths[0] = 1
+    x.shape, params.shape = (-1,), (2, -1)  # the same contents
+    for first, again in zip(expected, outputs.backward(problem.dy)):
+        np.testing.assert_array_equal(again, first)

@@ -8,12 +8,12 @@ what is where in the vector of parameters.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Callable, Collection, NamedTuple, Sequence
 
 import numpy as np
 
 from fused_rnn import _core
+from fused_rnn._recording import Recording
 
 __all__ = ["Gradients", "LSTMOutputs", "Outputs", "gru", "lstm", "rnn"]
 
@@ -27,40 +27,15 @@ class Gradients(NamedTuple):
     c0: np.ndarray | None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Recording:
-    """What the backward pass needs of a training forward."""
-
-    mode: str
-    inputs: tuple[np.ndarray | None, ...]  # x, params, h0, c0
-    y: np.ndarray
-    reserve: np.ndarray
-    options: dict[str, Any]
-
-    def backward(self, heads: Sequence[Any], wanted: Collection[str]) -> Gradients:
-        unknown = sorted(set(wanted) - set(Gradients._fields))
-        if unknown:
-            raise ValueError(f"wanted: expected names among {Gradients._fields}, found {unknown}")
-        requests = {
-            f"d{name}_req": "write" if name in wanted else "null" for name in Gradients._fields
-        }
-        heads = [None if head is None else np.asarray(head) for head in heads]
-        return Gradients(
-            *_core.backward(
-                self.mode, *self.inputs, self.y, self.reserve, *heads, **self.options, **requests
-            )
-        )
-
-
 class _Differentiable:
     """Adds the backward pass to a tuple of outputs."""
 
-    _recording: _Recording | None = None
+    _recording: Recording | None = None
 
     def _backward(self, heads: Sequence[Any], wanted: Collection[str]) -> Gradients:
         if self._recording is None:
             raise ValueError("backward: expected outputs of a call with training=True")
-        return self._recording.backward(heads, wanted)
+        return Gradients(*self._recording.backward(heads, wanted))
 
 
 class _Pair(NamedTuple):
@@ -69,7 +44,10 @@ class _Pair(NamedTuple):
 
 
 class Outputs(_Differentiable, _Pair):
-    """Output y [T, N, D*H] and final states hN [L*D, N, H]; unpacks as ``y, hN``."""
+    """Output y [T, N, D*H] and final states hN [L*D, N, H]; unpacks as ``y, hN``.
+
+    After a call with ``training=True``, y also serves `backward`, which refuses a changed one.
+    """
 
     def backward(
         self,
@@ -79,8 +57,9 @@ class Outputs(_Differentiable, _Pair):
     ) -> Gradients:
         """Gradients of a loss, from its gradients by the outputs.
 
-        The arrays that the forward call was given must not have been changed since. The call may
-        be repeated.
+        The call may be repeated. The arrays that the forward call was given and the output y must
+        hold what they held at its end: a changed one is refused, and a loss is to be computed in
+        another array, as in ``backward(y - target)``.
 
         Parameters
         ----------
@@ -97,7 +76,8 @@ class Outputs(_Differentiable, _Pair):
         Raises
         ------
         ValueError
-            If the forward call was not for training, or an argument does not fit.
+            If the forward call was not for training, an argument does not fit, or x, params, h0,
+            lengths or y was changed since; the message names it.
         """
         return self._backward((dy, dhN), wanted)
 
@@ -109,7 +89,10 @@ class _Triple(NamedTuple):
 
 
 class LSTMOutputs(_Differentiable, _Triple):
-    """Output y [T, N, D*S], final states hN [L*D, N, S] and cN [L*D, N, H]; unpacks so."""
+    """Output y [T, N, D*S], final states hN [L*D, N, S] and cN [L*D, N, H]; unpacks so.
+
+    After a call with ``training=True``, y also serves `backward`, which refuses a changed one.
+    """
 
     def backward(
         self,
@@ -120,8 +103,9 @@ class LSTMOutputs(_Differentiable, _Triple):
     ) -> Gradients:
         """Gradients of a loss, from its gradients by the outputs.
 
-        The arrays that the forward call was given must not have been changed since. The call may
-        be repeated.
+        The call may be repeated. The arrays that the forward call was given and the output y must
+        hold what they held at its end: a changed one is refused, and a loss is to be computed in
+        another array, as in ``backward(y - target)``.
 
         Parameters
         ----------
@@ -138,7 +122,8 @@ class LSTMOutputs(_Differentiable, _Triple):
         Raises
         ------
         ValueError
-            If the forward call was not for training, or an argument does not fit.
+            If the forward call was not for training, an argument does not fit, or x, params, h0,
+            c0, lengths or y was changed since; the message names it.
         """
         return self._backward((dy, dhN, dcN), wanted)
 
@@ -185,13 +170,14 @@ def _run(
     if c0 is None and mode == "lstm":
         c0 = np.zeros((*states, H), x.dtype)
     options["dropout"] = dropout
-    *found, reserve = _core.forward(
-        mode, x, params, h0, c0, training=training, dropout_seed=dropout_seed, **options
-    )
-    result = outputs(*(array for array in found if array is not None))
+    inputs = (x, params, h0, c0)
     if training:
-        result._recording = _Recording(mode, (x, params, h0, c0), result.y, reserve, options)
-    return result
+        recording = Recording(mode, inputs, options, dropout_seed=dropout_seed)
+        result = outputs(*recording.outputs)
+        result._recording = recording
+        return result
+    *found, _ = _core.forward(mode, *inputs, dropout_seed=dropout_seed, **options)
+    return outputs(*(array for array in found if array is not None))
 
 
 def lstm(
@@ -244,7 +230,8 @@ def lstm(
     dropout_seed : int
         The same seed drops the same elements.
     training : bool
-        Keeps what `LSTMOutputs.backward` needs.
+        Keeps what `LSTMOutputs.backward` needs. The arrays given here and y are part of it: they
+        must not be changed before the last backward call.
 
     Returns
     -------
@@ -322,7 +309,8 @@ def gru(
     dropout_seed : int
         The same seed drops the same elements.
     training : bool
-        Keeps what `Outputs.backward` needs.
+        Keeps what `Outputs.backward` needs. The arrays given here and y are part of it: they
+        must not be changed before the last backward call.
 
     Returns
     -------
