@@ -50,6 +50,13 @@ def test_symbol(mode):
     np.testing.assert_allclose(*outputs, atol=1e-5)
 
 
+def test_names_beyond_ascii():
+    native = mx.sym.RNN(mx.sym.var("données"), mode="gru", state_size=4, num_layers=1, name="größe")
+    fused = fused_rnn.convert(native)
+    assert fused.list_arguments() == ["données", "größe_parameters", "größe_state"]
+    assert fused.name == "größe"
+
+
 def test_symbol_within_control_flow():
     def step(data, state):
         outputs = mx.sym.RNN(

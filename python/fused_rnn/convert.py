@@ -64,7 +64,7 @@ def convert(model: Model, reverse: bool = False) -> Model:
 def _converted_symbol(symbol: mx.sym.Symbol, reverse: bool) -> mx.sym.Symbol:
     graph = json.loads(symbol.tojson(remove_amp_cast=False))
     _rename(graph, *(("FusedRNN", "RNN") if reverse else ("RNN", "FusedRNN")))
-    converted = mx.sym.load_json(json.dumps(graph))
+    converted = mx.sym.load_json(json.dumps(graph, ensure_ascii=False))  # it knows no \u escapes
     return converted.as_np_ndarray() if isinstance(symbol, mx.sym.np._Symbol) else converted
 
 
