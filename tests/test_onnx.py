@@ -171,6 +171,16 @@ def test_two_layers_may_share_parameters(tmp_path):
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-6)
 
 
+def test_parameters_that_follow_from_nothing(tmp_path):
+    data, weights, h = mx.sym.var("data"), mx.sym.ones((72,)), mx.sym.zeros((1, 2, 3))
+    symbol = mx.sym.FusedRNN(data, weights, h, mode="gru", state_size=3, num_layers=1)
+    x = np.ones((4, 2, 3), "float32")
+    fused_rnn.onnx.export(symbol, {}, {"data": x.shape}, tmp_path / "a.onnx")
+    (y,) = run(tmp_path / "a.onnx", data=x)
+    expected = symbol.eval(ctx=mx.cpu(), data=mx.nd.array(x))[0].asnumpy()
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-6)
+
+
 def gru(data="data", **extra):
     options = {"mode": "gru", "state_size": 4, "num_layers": 1, "name": "rnn", **extra}
     return mx.sym.FusedRNN(mx.sym.var(data), **options)

@@ -39,7 +39,10 @@ def _load(graph: Graph, heads: list | None = None) -> mx.sym.Symbol:
 
 def evaluate(symbol: mx.sym.Symbol, values: Mapping[str, mx.nd.NDArray]) -> list[mx.nd.NDArray]:
     """The outputs of a symbol in prediction."""
-    found = mx.nd.CachedOp(symbol)(*(values[name] for name in symbol.list_inputs()))
+    names = symbol.list_inputs()
+    if not names:  # a graph that CachedOp does not take
+        return symbol.eval(ctx=mx.cpu())
+    found = mx.nd.CachedOp(symbol)(*(values[name] for name in names))
     return found if isinstance(found, list) else [found]
 
 
