@@ -13,7 +13,7 @@ from fused_rnn import _library
 
 _library.load()
 
-from fused_rnn import functional, gluon, rnn, weights  # noqa: E402  the operator must be there
+from fused_rnn import _amp, functional, gluon, rnn, weights  # noqa: E402  the operator must be there
 from fused_rnn import ndarray as nd  # noqa: E402
 from fused_rnn import symbol as sym  # noqa: E402
 from fused_rnn._core import sizes, version  # noqa: E402
@@ -39,6 +39,8 @@ __all__ = [
     "weights",
 ]
 __version__ = version()
+
+_amp.register()
 
 if os.environ.get("FUSED_RNN_INSTALL") == "1":
     install()

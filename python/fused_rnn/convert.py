@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import Any, Mapping, TypeVar
 
 import mxnet as mx
 from mxnet.gluon import rnn as stock
 
 from fused_rnn import ndarray as fused_nd
 from fused_rnn import symbol as fused_sym
+from fused_rnn._amp import exact_lengths
 from fused_rnn.gluon.layer import _FusedLayer
 
 __all__ = ["convert"]
@@ -30,7 +31,8 @@ def convert(model: Model, reverse: bool = False) -> Model:
         operators. A block is changed and returned: the graph of a SymbolBlock is rewritten, and the
         layers of mx.gluon.rnn in it call the other operator from now on. Blocks that were
         hybridized are traced again at the next call. A block whose own code calls F.RNN is out of
-        reach: use `fused_rnn.install` for it.
+        reach: use `fused_rnn.install` for it. Where mx.contrib.amp cast lengths of sequences, which
+        float16 does not hold beyond 2048, the casts are taken out.
     reverse : bool
         Moves FusedRNN to RNN instead. Layers of `fused_rnn.gluon` have no native counterpart and
         stay: load their parameters into one of mx.gluon.rnn.
@@ -61,9 +63,18 @@ def convert(model: Model, reverse: bool = False) -> Model:
     raise TypeError(f"model: expected a Symbol or a Block, found {type(model).__name__}")
 
 
+def flag(attrs: Mapping[str, str], name: str, default: bool = False) -> bool:
+    """A boolean attribute of a node."""
+    return attrs.get(name, str(default)) in ("True", "true", "1")
+
+
 def _converted_symbol(symbol: mx.sym.Symbol, reverse: bool) -> mx.sym.Symbol:
     graph = json.loads(symbol.tojson(remove_amp_cast=False))
-    _rename(graph, *(("FusedRNN", "RNN") if reverse else ("RNN", "FusedRNN")))
+    if reverse:
+        _rename(graph, "FusedRNN", "RNN")
+    else:
+        _rename(graph, "RNN", "FusedRNN")
+        _take_casts_from_lengths(graph)
     converted = mx.sym.load_json(json.dumps(graph, ensure_ascii=False))  # it knows no \u escapes
     return converted.as_np_ndarray() if isinstance(symbol, mx.sym.np._Symbol) else converted
 
@@ -74,6 +85,17 @@ def _rename(graph: dict[str, Any], before: str, after: str) -> None:
             node["op"] = after
         for subgraph in node.get("subgraphs", ()):
             _rename(subgraph, before, after)
+
+
+def _take_casts_from_lengths(graph: dict[str, Any]) -> None:
+    """Undoes what mx.contrib.amp did to lengths: in float16 2501 is 2500."""
+    nodes = graph["nodes"]
+    for node in nodes:
+        if node["op"] == "FusedRNN" and flag(node.get("attrs", {}), "use_sequence_length"):
+            while nodes[node["inputs"][-1][0]]["op"] == "amp_cast":
+                node["inputs"][-1] = nodes[node["inputs"][-1][0]]["inputs"][0]
+        for subgraph in node.get("subgraphs", ()):
+            _take_casts_from_lengths(subgraph)
 
 
 def _convert_block(block: mx.gluon.Block, reverse: bool) -> None:
@@ -95,8 +117,11 @@ def _convert_block(block: mx.gluon.Block, reverse: bool) -> None:
 class _OnFused:
     """Comes before a layer class of mx.gluon.rnn."""
 
-    def _forward_kernel(self, F: Any, *args: Any, **kwargs: Any) -> Any:
-        return super()._forward_kernel(_Functions(F), *args, **kwargs)
+    def _forward_kernel(
+        self, F: Any, inputs: Any, states: Any, sequence_length: Any, **kwargs: Any
+    ) -> Any:
+        lengths = exact_lengths(F, sequence_length)
+        return super()._forward_kernel(_Functions(F), inputs, states, lengths, **kwargs)
 
 
 class _Functions:

@@ -13,6 +13,7 @@ from mxnet.util import is_np_array
 
 from fused_rnn import ndarray as nd
 from fused_rnn import symbol as sym
+from fused_rnn._amp import exact_lengths
 from fused_rnn.gluon.block import RecurrentBlock, are_arrays
 from fused_rnn.gluon.dropout import drop_recurrent_weights
 from fused_rnn.gluon.parameter import FusedParameter, Part, split_params
@@ -166,7 +167,7 @@ class _FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
             inputs,
             parameters,
             **dict(zip(("state", "state_cell"), begin)),
-            sequence_length=sequence_length,
+            sequence_length=exact_lengths(F, sequence_length),
             state_outputs=states is not None,
             **self._operator_options(),
         )

@@ -43,12 +43,12 @@ class SequenceBatchNorm(mx.gluon.nn.BatchNorm):
             raise ValueError(f"layout: expected 'TNC' or 'NTC', found {layout!r}")
         super().__init__(axis=2, **kwargs)
         self._time = layout.find("T")
-        self._half = False
+        self._type = np.dtype("float32")
 
     def cast(self, dtype: Any) -> None:
         """Casts the parameters; for float16, statistics and parameters are float32."""
         super().cast(dtype)
-        self._half = np.dtype(dtype) == np.float16
+        self._type = np.dtype(dtype)
 
     def __call__(self, x: Any, sequence_length: Any = None) -> Any:
         return super().__call__(x, sequence_length)
@@ -58,8 +58,10 @@ class SequenceBatchNorm(mx.gluon.nn.BatchNorm):
             return super().hybrid_forward(F, x, **params)
         x, sequence_length = to_legacy(x), to_legacy(sequence_length)
 
+        half = self._type == np.float16
+        if half or (self._type == np.float32 and (F is mx.sym or x.dtype != np.float32)):
+            x = F.amp_cast(x, dtype="float32")  # mixed precision may bring it in another type
         # What padding holds, NaN included, ends here.
-        x = F.cast(x, dtype="float32") if self._half else x
         x = F.SequenceMask(x, sequence_length, use_sequence_length=True, axis=self._time)
         ones = F.ones_like(F.slice_axis(x, axis=2, begin=0, end=1))
         ones = F.SequenceMask(ones, sequence_length, use_sequence_length=True, axis=self._time)
@@ -85,4 +87,4 @@ class SequenceBatchNorm(mx.gluon.nn.BatchNorm):
         high = F.reshape(F.slice_axis(ends, axis=0, begin=1, end=2), shape=(0, -1))
         slope, middle = (high - low) / (2 * spread), (low + high) / 2
         result = F.reshape_like(centered * spread_out(slope) + spread_out(middle), x)
-        return from_legacy(F.cast(result, dtype="float16") if self._half else result)
+        return from_legacy(F.cast(result, dtype="float16") if half else result)

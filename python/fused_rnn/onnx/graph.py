@@ -17,17 +17,12 @@ from typing import Any, Iterable, Mapping
 import mxnet as mx
 import onnx
 
-__all__ = ["LAYERS", "RANK", "Prepared", "evaluate", "flag", "restore", "shapes_of", "unlabelled"]
+__all__ = ["LAYERS", "RANK", "Prepared", "evaluate", "restore", "shapes_of", "unlabelled"]
 
 LAYERS = ("FusedRNN", "_npx_fused_rnn")
 RANK = "__ndim__"  # attribute that `Prepared.note_ranks` gives to BatchNorm
 _IDENTITY = "_copy"
 Graph = dict[str, Any]  # a symbol's JSON
-
-
-def flag(attrs: Mapping[str, str], name: str, default: bool = False) -> bool:
-    """A boolean attribute."""
-    return attrs.get(name, str(default)) in ("True", "true", "1")
 
 
 def _load(graph: Graph, heads: list | None = None) -> mx.sym.Symbol:

@@ -9,7 +9,8 @@ from mxnet.onnx.mx2onnx._export_onnx import MXNetGraph
 from onnx import helper, numpy_helper
 
 from fused_rnn import weights
-from fused_rnn.onnx.graph import LAYERS, RANK, flag
+from fused_rnn.convert import flag
+from fused_rnn.onnx.graph import LAYERS, RANK
 
 __all__ = ["OPSET"]
 

@@ -11,7 +11,8 @@ import mxnet as mx
 import numpy as np
 import onnx
 
-from fused_rnn.onnx.graph import LAYERS, evaluate, flag, shapes_of
+from fused_rnn.convert import flag
+from fused_rnn.onnx.graph import LAYERS, evaluate, shapes_of
 
 __all__ = ["find_runtime", "verify"]
 
