@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import mxnet as mx
 import numpy as np
@@ -145,3 +146,43 @@ def test_values_set_before_the_input_size_is_known():
     assert (layer.l0_h2h_bias.data().asnumpy() == 0).all()
     with pytest.raises(AssertionError, match="incompatible"):
         layer.l0_h2h_weight.set_data(mx.nd.ones((6, 3)))
+
+
+class Interrupted(list):
+    """A list whose walks another thread interrupts after the first element."""
+
+    def __init__(self, values, task):
+        super().__init__(values)
+        self.task = task
+
+    def __iter__(self):
+        walk = super().__iter__()
+        yield next(walk)
+        task, self.task = self.task, None
+        if task is not None:
+            thread = threading.Thread(target=task)
+            thread.start()
+            thread.join()
+        yield from walk
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_two_threads_ask_for_parts_at_once(trained):
+    """What one of them is making is not there for the other before it is whole."""
+    layer = gluon.LSTM(4, input_size=3)
+    layer.initialize()
+    if trained:
+        mx.gluon.Trainer(gluon.split_params(layer), "sgd")
+    whole, found = layer.parameters, []
+    *_, last = whole.parts.values()
+    order = whole._order
+    if trained:
+        whole.reset_ctx(mx.cpu())  # the views that the Trainer asked for are of the former arrays
+    else:
+        whole._begins = {}
+    whole._order = Interrupted(order, lambda: found.append(last.data()))
+    first = order[0].data()
+    assert whole._order.task is None
+    first[:], found[0][:] = 7, 8  # both are windows into the whole, and none is of former arrays
+    values = whole.data().asnumpy()
+    assert (values[: first.size] == 7).all() and (values[-found[0].size :] == 8).all()

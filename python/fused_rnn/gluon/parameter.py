@@ -71,10 +71,11 @@ class FusedParameter(Parameter):
     def window(self, part: PartParameter, whole: mx.nd.NDArray) -> mx.nd.NDArray:
         """The part of an array that holds the whole; shares its memory, and autograd records it."""
         if not self._begins:
-            begin = 0
+            begins, begin = {}, 0
             for each in self._order:
-                self._begins[each.name] = begin
+                begins[each.name] = begin
                 begin += _size(each._shape)
+            self._begins = begins  # at once, for other threads
         begin, shape = self._begins[part.name], part._shape
         flat = whole.as_nd_ndarray()
         window = flat[begin : begin + _size(shape)].reshape(shape)
@@ -95,11 +96,12 @@ class FusedParameter(Parameter):
         if self._data is None or self._grad is None:
             return self.windows(part, self._data)
         if self._views_of is not self._data:
-            self._views_of = self._data
+            made = {}
             for each in self._order:
-                self._views[each.name] = self.windows(each, self._data)
+                made[each.name] = self.windows(each, self._data)
                 gradients = self.windows(each, self._grad)
-                autograd.mark_variables(self._views[each.name], gradients, self.grad_req)
+                autograd.mark_variables(made[each.name], gradients, self.grad_req)
+            self._views, self._views_of = made, self._data  # in this order, for other threads
         for k, array in enumerate(self._data):
             if array._fresh_grad:
                 array._fresh_grad = False
