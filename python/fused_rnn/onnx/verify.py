@@ -68,7 +68,8 @@ def verify(
             raise NotImplementedError(f"check: ONNX Runtime cannot run this: {error}") from error
         warnings.warn(f"exported without a check: {error}", RuntimeWarning, stacklevel=4)
         return
-    values = {**inputs, **{name: params[name].asnumpy() for name in params}}
+    used = set(symbol.list_inputs()) - set(inputs)
+    values = {**inputs, **{name: params[name].asnumpy() for name in used}}
     expected = _outputs(symbol, values)
     rough = {
         name: value if name in ranges else _roughly(rng, value) for name, value in values.items()
