@@ -25,6 +25,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")  # or MXNet writes a line at each bind
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # MXNet's use of NumPy
     import mxnet as mx
@@ -193,6 +194,8 @@ class Soak:
                 if self._pause.is_set():
                     self._waiting.wait()  # all stand still
                     self._waiting.wait()  # and go on
+        except threading.BrokenBarrierError:
+            pass  # the end, or the fault of another thread
         except BaseException:
             self.faults.append(traceback.format_exc())
             self._over.set()

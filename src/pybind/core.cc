@@ -364,9 +364,13 @@ py::dict Sizes(const std::string& mode, int64_t T, int64_t N, int64_t I, int64_t
 }
 
 uint64_t ContentHash(const py::array& array) {
+  Call call;
   const py::array dense = Dense(array);
-  py::gil_scoped_release release;
-  return HashBytes(dense.data(), static_cast<size_t>(dense.nbytes()));
+  uint64_t hash = 0;
+  call.Compute([&](const Interrupt&) {
+    hash = HashBytes(dense.data(), static_cast<size_t>(dense.nbytes()));
+  });
+  return hash;
 }
 
 double FmaPeak(const std::string& dtype_name, int threads, double seconds) {
