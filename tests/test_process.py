@@ -201,34 +201,35 @@ def test_a_child_does_not_wait_for_calls_of_its_parent():
 INTERRUPTED = """
 import os, signal, sys, threading, time
 import numpy as np
-from fused_rnn import _core, functional
-T, N, H = map(int, sys.argv[1:])
+from fused_rnn import _core
+T, N, H = 250, 16, 2048  # a second or more on two cores of any kind
+_core.set_num_threads(2)
 x, params = np.ones((T, N, H), "f"), np.full(4 * H * (2 * H + 2), 0.01, "f")
-short = functional.lstm(x[:2], params, hidden_size=H).y
-started = threading.Event()
+state = np.zeros((1, N, H), "f")
+y, _, _, reserve = _core.forward("lstm", x, params, state, state, training=True)
+dx = np.empty_like(x)
+filled = threading.Event()
+def backward():
+    dx.fill(np.nan)
+    filled.set()
+    _core.backward("lstm", x, params, state, state, y, reserve, dy=y, dx=dx)
 def interrupt():
-    started.wait()
-    time.sleep(0.3)
+    filled.wait()
+    time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
-calls = 0
 try:
-    while True:  # on a fast machine one call may end before
-        started.set()
-        out = functional.lstm(x, params, hidden_size=H, training=True)
-        out.backward(out.y)
-        calls += 1
+    while True:  # on a fast machine a call may end before
+        backward()
 except KeyboardInterrupt:
-    print("interrupted in call", calls)
-assert (functional.lstm(x[:2], params, hidden_size=H).y == short).all()
+    print("unfinished", np.isnan(dx).any())
+first = state[:, :1]
+assert np.isfinite(_core.forward("lstm", x[:1, :1], params, first, first)[0]).all()
 """
 
 
-@pytest.mark.parametrize("sizes", [(3000, 64, 256), (200_000, 2, 8)], ids=["team", "alone"])
-def test_ctrl_c_ends_a_long_call(sizes):
-    done = run(["-c", INTERRUPTED, *map(str, sizes)])
-    assert done.returncode == 0, done.stdout
-    assert "interrupted in call" in done.stdout
+def test_ctrl_c_ends_a_long_call():
+    assert "unfinished True" in run_code(INTERRUPTED)
 
 
 NO_MEMORY = """
