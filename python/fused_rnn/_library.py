@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import pathlib
 import platform
 import sys
 import threading
+import warnings
 from typing import Any, Callable
 
 from fused_rnn._arguments import take_lengths
@@ -15,8 +17,17 @@ _MXNET = "1.9.1"
 _NUMPY_BELOW = (1, 24)
 _INSTALL = f"install them with: pip install mxnet=={_MXNET} 'numpy<1.24'"
 
-_lock = threading.Lock()
+lock = threading.Lock()  # of what is done once per process
 _library: ctypes.CDLL | None = None
+
+
+def _renew_lock() -> None:
+    """A forked process has no other thread that would give the lock back."""
+    global lock
+    lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _check_platform() -> None:
@@ -64,6 +75,10 @@ def _open() -> ctypes.CDLL:
     library.fused_rnn_memory.argtypes = [ctypes.POINTER(ctypes.c_int64)] * 3
     library.fused_rnn_memory.restype = None
     library.fused_rnn_release_spare_memory.restype = None
+    # With Python's lock held: see change_tables.
+    held = ctypes.PyDLL(str(path))
+    for name in ("fused_rnn_register", "fused_rnn_install", "fused_rnn_installed"):
+        setattr(library, name, getattr(held, name))
     return library
 
 
@@ -96,20 +111,41 @@ def check(code: int) -> None:
     """Raises MXNetError for a library call that failed."""
     from mxnet import MXNetError
 
-    if code != 0:
+    if code < 0:
         raise MXNetError(_library.fused_rnn_last_error().decode())
+
+
+def change_tables(entry: Callable[[], int]) -> int:
+    """Calls an entry point that changes MXNet's tables of operators; returns its result.
+
+    No other thread may be inside MXNet then. Python threads cannot enter while the entry point has
+    Python's lock; for those that are inside, MXNet's workers among them, it waits until they sleep.
+    `waitall` would not do: others may call MXNet right after it, and it takes the errors of
+    operators that somebody else is going to wait for.
+    """
+    code = entry()
+    if code == 1:
+        warnings.warn(
+            "other threads kept running while fused_rnn changed MXNet's tables of operators; "
+            "if they call MXNet, import (and install) fused_rnn before they start",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return code
 
 
 def load() -> ctypes.CDLL:
     """The library, with the operator registered; does its work once per process."""
     global _library
-    with _lock:
+    if _library is not None:
+        return _library
+    with lock:
         if _library is None:
             _check_platform()
             _check_numpy()
             _check_mxnet()
             library = _open()
-            if library.fused_rnn_register() != 0:
+            if change_tables(library.fused_rnn_register) < 0:
                 raise ImportError(f"{library.fused_rnn_last_error().decode()}; {_INSTALL}")
             _make_functions()
             _library = library

@@ -14,13 +14,18 @@ def install() -> None:
     This reaches mx.sym.RNN, mx.nd.RNN, npx.rnn, gluon.rnn layers, mx.rnn.FusedRNNCell, Module and
     loaded symbols. Graphs that were bound, or recorded, before keep the operator they began with.
     Installing again does nothing. GPU contexts keep the native operator.
+
+    Waits until MXNet has computed what it was asked for and all threads of the process sleep, for
+    ten seconds at most.
     """
-    if installed():
-        return
-    _library.check(_library.load().fused_rnn_install())
-    symbol.RNN = symbol.op.RNN = take_lengths(symbol.RNN)
-    npx = symbol.numpy_extension
-    npx.rnn = npx._op.rnn = take_lengths(npx.rnn)
+    library = _library.load()
+    with _library.lock:
+        if installed():
+            return
+        _library.check(_library.change_tables(library.fused_rnn_install))
+        symbol.RNN = symbol.op.RNN = take_lengths(symbol.RNN)
+        npx = symbol.numpy_extension
+        npx.rnn = npx._op.rnn = take_lengths(npx.rnn)
 
 
 def installed() -> bool:

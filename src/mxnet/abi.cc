@@ -3,10 +3,8 @@
 #include <dmlc/logging.h>
 #include <dmlc/registry.h>
 #include <mxnet/c_api.h>
-#include <mxnet/engine.h>
 #include <nnvm/symbolic.h>
 
-#include <memory>
 #include <string>
 
 // The attribute types in use. Op::set_attr and Op::GetAttr are inline in the headers, and their
@@ -53,9 +51,11 @@ struct NodeImage {
   std::vector<nnvm::NodeEntry> inputs;
 };
 
+// MXNet reads the first two members.
 struct StateImage {
   mxnet::engine::VarHandle var;
   void* state;
+  Order order;
 };
 
 const NodeImage& ImageOf(const nnvm::Node& node) {
@@ -169,15 +169,27 @@ nnvm::Op* RegisterOp(const char* name) {
   return &dmlc::Registry<nnvm::Op>::Get()->__REGISTER__(name);
 }
 
-mxnet::OpStatePtr MakeState(void* state, void (*destroy)(void*)) {
-  std::shared_ptr<StateImage> image(
-      new StateImage{mxnet::Engine::Get()->NewVariable(), state}, [destroy](StateImage* ending) {
-        // The function is called when the variable goes; nothing else hangs on it.
-        void (*nothing)(mxnet::RunContext) = [](mxnet::RunContext) {};
-        mxnet::Engine::Get()->DeleteVariable(Wrap(nothing), mxnet::Context::CPU(), ending->var);
-        destroy(ending->state);
-        delete ending;
-      });
+Order MakeOrder() {
+  return Order(mxnet::Engine::Get()->NewVariable(), [](mxnet::engine::VarHandle var) {
+    // The function is called when the variable goes; nothing else hangs on it.
+    void (*nothing)(mxnet::RunContext) = [](mxnet::RunContext) {};
+    try {
+      mxnet::Engine::Get()->DeleteVariable(Wrap(nothing), mxnet::Context::CPU(), var);
+    } catch (const std::exception&) {
+      // No memory for the engine to do it with: the variable stays.
+    }
+  });
+}
+
+mxnet::OpStatePtr MakeState(void* state, void (*destroy)(void*), Order order) {
+  std::unique_ptr<void, void (*)(void*)> owned(state, destroy);
+  auto* const var = order.get();
+  std::unique_ptr<StateImage> made(new StateImage{var, state, std::move(order)});
+  owned.release();
+  std::shared_ptr<StateImage> image(made.release(), [destroy](StateImage* ending) {
+    destroy(ending->state);
+    delete ending;
+  });
   static_assert(sizeof(mxnet::OpStatePtr) == sizeof(image), "OpStatePtr is one shared pointer");
   mxnet::OpStatePtr pointer;
   new (static_cast<void*>(&pointer)) std::shared_ptr<StateImage>(std::move(image));

@@ -15,12 +15,14 @@
 #define FUSED_RNN_SRC_MXNET_ABI_H_
 
 #include <dmlc/optional.h>
+#include <mxnet/engine.h>
 #include <mxnet/op_attr_types.h>
 #include <nnvm/op.h>
 #include <nnvm/op_attr_types.h>
 
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <typeinfo>
 #include <utility>
 
@@ -116,9 +118,14 @@ const T* FindAttr(const nnvm::Op* op, const char* key);
 nnvm::Op* FindOp(const char* name);
 nnvm::Op* RegisterOp(const char* name);
 
-// An operator state that owns `state` and ends with destroy(state). OpStatePtr::Create would do,
-// but for a by-value std::function in it.
-mxnet::OpStatePtr MakeState(void* state, void (*destroy)(void*));
+// A variable of the engine: calls on states that have the same one run one at a time, in the order
+// in which MXNet issues them.
+using Order = std::shared_ptr<mxnet::engine::Var>;
+Order MakeOrder();
+
+// An operator state that ends with destroy(state), which must not throw; it owns `state` from the
+// call on. OpStatePtr::Create would do, but for a by-value std::function in it.
+mxnet::OpStatePtr MakeState(void* state, void (*destroy)(void*), Order order);
 
 // Throws dmlc::Error unless the loaded libmxnet is the one described here.
 void Check();

@@ -1,11 +1,13 @@
 #include "buffer.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -44,15 +46,13 @@ bool IsMapping(size_t capacity) { return capacity >= kLeastMapping; }
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
+// A block without data if there is no memory.
 Block Allocate(size_t bytes) {
   size_t capacity = RoundUp(bytes, kAlignment);
   if (IsMapping(capacity)) capacity = RoundUp(capacity, kHugePage);
   void* data = nullptr;
   if (capacity >= bytes) {
     data = IsMapping(capacity) ? Map(capacity) : std::aligned_alloc(kAlignment, capacity);
-  }
-  if (data == nullptr) {
-    throw Error(("no memory for a buffer of " + std::to_string(bytes) + " bytes").c_str());
   }
   return {data, capacity};
 }
@@ -65,16 +65,23 @@ void Free(Block block) {
   }
 }
 
+// Bytes of live buffers. Outside of the pool: they go on counting in a forked process, whose pool
+// is another.
+std::atomic<int64_t> live_bytes[2];
+
+std::atomic<int64_t>& LiveCounter(BufferKind kind) { return live_bytes[static_cast<int>(kind)]; }
+
+size_t AllLiveBytes() {
+  return LiveBytes(BufferKind::kWorkspace) + LiveBytes(BufferKind::kReserve);
+}
+
 class Pool {
  public:
-  // A pool that lives as long as the process: states may end after static destructors ran.
-  static Pool& Get() {
-    static Pool* pool = new Pool;
-    return *pool;
-  }
-
-  Block Acquire(size_t bytes) {
+  // The new block counts as live from here on.
+  Block Acquire(BufferKind kind, size_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
+    // For this block and all others that may come back.
+    spares_.reserve(lent_ + spares_.size() + 1);
     auto best = spares_.end();
     for (auto spare = spares_.begin(); spare != spares_.end(); ++spare) {
       // A block of twice the size is too good for this request.
@@ -87,25 +94,39 @@ class Pool {
       spares_.erase(best);
       spare_bytes_ -= block.capacity;
     } else {
-      DropSparesBeyond(live_bytes_ + bytes);
+      DropSparesBeyond(AllLiveBytes() + bytes);
       block = Allocate(bytes);
+      if (block.data == nullptr) {  // none of the spares fits, but in their place it may
+        DropSparesBeyond(peak_bytes_);
+        block = Allocate(bytes);
+      }
+      if (block.data == nullptr) {
+        throw Error(("no memory for a buffer of " + std::to_string(bytes) + " bytes").c_str());
+      }
     }
-    live_bytes_ += block.capacity;
-    peak_bytes_ = std::max(peak_bytes_, live_bytes_);
+    ++lent_;
+    LiveCounter(kind) += static_cast<int64_t>(block.capacity);
+    peak_bytes_ = std::max(peak_bytes_, AllLiveBytes());
     return block;
   }
 
-  void Release(Block block) {
+  // Buffers end in destructors, which may not throw.
+  void Release(BufferKind kind, Block block) noexcept {
     std::lock_guard<std::mutex> lock(mutex_);
-    live_bytes_ -= block.capacity;
+    LiveCounter(kind) -= static_cast<int64_t>(block.capacity);
+    if (lent_ > 0) --lent_;
+    if (spares_.size() == spares_.capacity()) {  // lent before a fork
+      Free(block);
+      return;
+    }
     spares_.push_back(block);
     spare_bytes_ += block.capacity;
   }
 
   void DropSpares() {
     std::lock_guard<std::mutex> lock(mutex_);
-    peak_bytes_ = live_bytes_;
-    DropSparesBeyond(live_bytes_);
+    peak_bytes_ = AllLiveBytes();
+    DropSparesBeyond(peak_bytes_);
   }
 
  private:
@@ -122,39 +143,44 @@ class Pool {
 
   std::mutex mutex_;
   std::vector<Block> spares_;
+  size_t lent_ = 0;  // blocks
   size_t spare_bytes_ = 0;
-  size_t live_bytes_ = 0;
   size_t peak_bytes_ = 0;
 };
 
-std::atomic<int64_t> live_bytes[2];
+// Never ended: states may end after static destructors ran.
+std::atomic<Pool*> pool{new Pool};
 
-std::atomic<int64_t>& LiveCounter(BufferKind kind) { return live_bytes[static_cast<int>(kind)]; }
+// A thread that is not there any more may have held the old pool's lock. Its spare blocks are lost
+// to the child, which has not touched them.
+void RenewPool() {
+  if (Pool* renewed = new (std::nothrow) Pool) pool = renewed;
+}
+[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, RenewPool);
 
 }  // namespace
 
 void* Buffer::Resize(size_t bytes) {
   if (data_ == nullptr || capacity_ < bytes) {
     Release();
-    const Block block = Pool::Get().Acquire(std::max<size_t>(bytes, 1));
+    const Block block = pool.load()->Acquire(kind_, std::max<size_t>(bytes, 1));
     data_ = block.data;
     capacity_ = block.capacity;
-    LiveCounter(kind_) += static_cast<int64_t>(capacity_);
   }
   return data_;
 }
 
-void Buffer::Release() {
+void Buffer::Release() noexcept {
   if (data_ == nullptr) return;
-  Pool::Get().Release({data_, capacity_});
-  LiveCounter(kind_) -= static_cast<int64_t>(capacity_);
+  const Block block{data_, capacity_};
   data_ = nullptr;
   capacity_ = 0;
+  pool.load()->Release(kind_, block);
 }
 
 int64_t LiveBytes(BufferKind kind) { return LiveCounter(kind); }
 
-void ReleaseSpareMemory() { Pool::Get().DropSpares(); }
+void ReleaseSpareMemory() { pool.load()->DropSpares(); }
 
 }  // namespace mx
 }  // namespace fused_rnn

@@ -28,7 +28,7 @@ class Buffer {
   void* Resize(size_t bytes);
   void* data() const { return data_; }
   // Back to the pool; a buffer does so by itself when it ends.
-  void Release();
+  void Release() noexcept;
 
  private:
   BufferKind kind_;

@@ -1,5 +1,6 @@
 #include "infer.h"
 
+#include <cmath>
 #include <iomanip>
 #include <limits>
 #include <sstream>
@@ -117,6 +118,8 @@ Problem ProblemOf(const RnnParam& param) {
   const bool lstm = param.mode == static_cast<int>(Mode::kLstm);
   if (param.num_layers == 0) Fail("num_layers is 0, expected 1 or more");
   if (param.state_size == 0) Fail("state_size is 0, expected 1 or more");
+  // What lies outside is refused by the parser, to which NaN is nowhere.
+  if (std::isnan(param.p)) Fail("p is nan, expected a probability in [0, 1]");
   Problem problem;
   problem.mode = static_cast<Mode>(param.mode);
   problem.H = param.state_size;
@@ -229,7 +232,8 @@ bool InferType(const nnvm::NodeAttrs& attrs, std::vector<int>* inputs, std::vect
 
 bool InferStorage(const nnvm::NodeAttrs&, int, mxnet::DispatchMode* mode, std::vector<int>* inputs,
                   std::vector<int>* outputs) {
-  // Dense arrays come as NDArrays, which know their versions; MXNet makes dense copies of others.
+  // Dense arrays come as NDArrays, whose memory need not be there yet if they are not wanted; MXNet
+  // makes dense copies of others.
   bool dense = true;
   for (int& type : *outputs) {
     if (type == mxnet::kUndefinedStorage) type = mxnet::kDefaultStorage;

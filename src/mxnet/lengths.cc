@@ -3,6 +3,7 @@
 #include <mshadow/base.h>
 #include <mshadow/bfloat.h>
 
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -12,9 +13,10 @@ namespace fused_rnn {
 namespace mx {
 namespace {
 
-// `Wide` holds every value of T.
+// From `inexact` on, T does not hold every whole number. `Wide` holds every value of T.
 template <class T, class Wide>
-std::vector<int64_t> Read(const void* data, int64_t count, int64_t steps) {
+std::vector<int64_t> Read(const void* data, int64_t count, int64_t steps,
+                          int64_t inexact = std::numeric_limits<int64_t>::max()) {
   std::vector<int64_t> lengths(count);
   for (int64_t row = 0; row < count; ++row) {
     const Wide given = static_cast<Wide>(static_cast<const T*>(data)[row]);
@@ -27,6 +29,13 @@ std::vector<int64_t> Read(const void* data, int64_t count, int64_t steps) {
               << ", expected a whole number in [0, " << steps << "]";
       Fail(message.str());
     }
+    // The type's largest exact value may stand for the next one, if that is allowed at all.
+    if (lengths[row] >= inexact && steps > inexact) {
+      Fail("sequence_length[" + std::to_string(row) + "] is " + std::to_string(lengths[row]) +
+           " in a type that does not hold every whole number from " + std::to_string(inexact) +
+           " on, so the length meant may be another; expected int32, int64 or float64 (a cast of "
+           "the model, such as AMP's, must leave sequence_length out)");
+    }
   }
   return lengths;
 }
@@ -36,13 +45,13 @@ std::vector<int64_t> Read(const void* data, int64_t count, int64_t steps) {
 std::vector<int64_t> ReadLengths(const void* data, int mxnet_type, int64_t count, int64_t steps) {
   switch (mxnet_type) {
     case mshadow::kFloat32:
-      return Read<float, double>(data, count, steps);
+      return Read<float, double>(data, count, steps, int64_t{1} << 24);
     case mshadow::kFloat64:
       return Read<double, double>(data, count, steps);
     case mshadow::kFloat16:
-      return Read<mshadow::half::half_t, float>(data, count, steps);
+      return Read<mshadow::half::half_t, float>(data, count, steps, int64_t{1} << 11);
     case mshadow::kBfloat16:
-      return Read<mshadow::bfloat::bf16_t, float>(data, count, steps);
+      return Read<mshadow::bfloat::bf16_t, float>(data, count, steps, int64_t{1} << 8);
     case mshadow::kUint8:
       return Read<uint8_t, int64_t>(data, count, steps);
     case mshadow::kInt8:

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 #include <string>
-#include <unordered_set>
+#include <utility>
 
 #include "lengths.h"
 #include "openmp.h"
@@ -17,16 +16,10 @@ namespace fused_rnn {
 namespace mx {
 namespace {
 
-struct LiveStates {
-  std::mutex mutex;
-  std::unordered_set<const void*> states;
+// Its address marks our states.
+const char mark = 0;
 
-  // Outlives static destructors, as states do.
-  static LiveStates& Get() {
-    static LiveStates* live = new LiveStates;
-    return *live;
-  }
-};
+std::atomic<int64_t> live_states{0};
 
 std::atomic<bool> recomputes{false};
 
@@ -65,8 +58,24 @@ void CheckTensor(const char* name, const Tensor& tensor, const Tensor& x, int64_
 
 uint64_t HashOf(const Tensor& tensor) { return HashBytes(tensor.data, ByteCount(tensor)); }
 
+InputHashes HashInputs(const OpState::Tensors& inputs, int x, int params, int h0, int c0) {
+  InputHashes hashes;
+  hashes.x = HashOf(inputs[x]);
+  hashes.params = HashOf(inputs[params]);
+  hashes.h0 = HashOf(inputs[h0]);
+  if (c0 != kAbsent) hashes.c0 = HashOf(inputs[c0]);
+  return hashes;
+}
+
 bool SameSizes(const Problem& a, const Problem& b) {
   return a.T == b.T && a.N == b.N && a.I == b.I && a.dtype == b.dtype;
+}
+
+// Whether a recorded forward had these inputs.
+bool IsRecorded(const Record& record, const Problem& problem, const std::vector<int64_t>& lengths,
+                const InputHashes& hashes) {
+  return record.hashed && SameSizes(record.problem, problem) && record.lengths == lengths &&
+         record.inputs == hashes;
 }
 
 // Multiply-adds of a forward: each weight meets each row.
@@ -86,43 +95,26 @@ uint64_t DrawSeed(const mxnet::OpContext& ctx) {
 
 }  // namespace
 
-OpState::Stamp OpState::StampOf(const Tensor& tensor) {
-  return {tensor.data, tensor.variable, tensor.version, HashOf(tensor)};
+OpState::OpState(const abi::RnnParam& param, std::shared_ptr<Record> record,
+                 std::shared_ptr<Record> original)
+    : mark_{&mark, &live_states},
+      param_(param),
+      slots_(param),
+      backward_slots_(param),
+      record_(std::move(record)),
+      original_(original) {
+  if (original) original->mirrored = true;
+  ++live_states;
 }
 
-// The same version says so at once. Another one does not mean a change: MXNet counts a write when
-// the whole segment of operators that holds it ends, thus often between a forward and its backward.
-// Then the contents decide.
-bool OpState::IsUnchanged(const Stamp& stamp, const Tensor& tensor) {
-  const bool same_version = stamp.variable != nullptr && stamp.variable == tensor.variable &&
-                            stamp.version == tensor.version && stamp.data == tensor.data;
-  return same_version || stamp.hash == HashOf(tensor);
+OpState::~OpState() { --live_states; }
+
+bool OpState::IsOne(const void* state) {
+  const void* const ours[] = {&mark, &live_states};
+  return std::memcmp(state, ours, sizeof(ours)) == 0;
 }
 
-OpState::OpState(const abi::RnnParam& param)
-    : param_(param), slots_(param), backward_slots_(param) {
-  LiveStates& live = LiveStates::Get();
-  std::lock_guard<std::mutex> lock(live.mutex);
-  live.states.insert(this);
-}
-
-OpState::~OpState() {
-  LiveStates& live = LiveStates::Get();
-  std::lock_guard<std::mutex> lock(live.mutex);
-  live.states.erase(this);
-}
-
-bool OpState::IsLive(const void* state) {
-  LiveStates& live = LiveStates::Get();
-  std::lock_guard<std::mutex> lock(live.mutex);
-  return live.states.count(state) > 0;
-}
-
-int64_t OpState::LiveCount() {
-  LiveStates& live = LiveStates::Get();
-  std::lock_guard<std::mutex> lock(live.mutex);
-  return static_cast<int64_t>(live.states.size());
-}
+int64_t OpState::LiveCount() { return live_states; }
 
 bool OpState::SetRecompute(bool on) { return recomputes.exchange(on); }
 
@@ -137,6 +129,7 @@ Problem OpState::ProblemFor(const Tensor& x) const {
 
 void OpState::RunForward(const Problem& problem, ForwardArgs args, bool training) {
   size_t bytes = ForwardWorkspaceBytes(problem, training);
+  reserve_is_recorded_ = false;  // until it is whole
   if (training) {
     // As much as the backward will take, so that one block of the pool serves both.
     bytes = std::max(bytes, BackwardWorkspaceBytes(problem));
@@ -148,9 +141,26 @@ void OpState::RunForward(const Problem& problem, ForwardArgs args, bool training
   fused_rnn::Forward(problem, args);
 }
 
+// The forward that a copy computes again. Its mask is the one in the output that the rest of the
+// network has used.
+const Record& OpState::Original(const Problem& problem, const std::vector<int64_t>& lengths,
+                                const InputHashes& hashes) const {
+  if (!IsRecorded(*original_, problem, lengths, hashes)) {
+    Fail("node '" + record_->name + "' is taken for the copy of '" + original_->name +
+         "' that MXNet's memory mirroring makes to compute it again, and needs its dropout mask, "
+         "but '" +
+         original_->name +
+         "' has not run with these inputs. Do not change them between the passes; or leave the "
+         "node out of mirroring (unset MXNET_BACKWARD_DO_MIRROR, and give __force_mirroring__ to "
+         "other nodes only); or rename the node, if it is no copy");
+  }
+  return *original_;
+}
+
 void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const Requests& requests,
                       const Tensors& outputs) {
-  recorded_.valid = false;
+  Record& record = *record_;
+  record.hashed = false;
   const bool nothing_wanted =
       std::all_of(requests.begin(), requests.end(),
                   [](mxnet::OpReqType request) { return request == mxnet::kNullOp; });
@@ -158,24 +168,22 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
 
   const Tensor& x = inputs[slots_.x];
   Problem problem = ProblemFor(x);
-  const bool keeps_reserve = (ctx.is_train || ctx.need_grad) && !recomputes;
-  recorded_.lengths.clear();
-  recorded_.dropout_seed = 0;
-  if (ctx.is_train && param_.p > 0 && problem.L > 1) {
-    problem.dropout = param_.p;
-    recorded_.dropout_seed = DrawSeed(ctx);
-  }
+  const bool may_drop = param_.p > 0 && problem.L > 1;
+  const bool is_copy = original_ && ctx.need_grad;
+  // The backward of a node that has a copy goes to the copy.
+  const bool keeps_reserve = ctx.need_grad && !recomputes && !record.mirrored;
+  const bool hashes = keeps_reserve || (ctx.need_grad && may_drop);
 
   ForwardArgs args;
-  args.dropout_seed = recorded_.dropout_seed;
   args.x = DataOf(x);
   args.params = DataOf(inputs[slots_.params]);
   args.h0 = DataOf(inputs[slots_.h0]);
   if (slots_.c0 != kAbsent) args.c0 = DataOf(inputs[slots_.c0]);
+  std::vector<int64_t> lengths;
   if (slots_.lengths != kAbsent) {
-    const Tensor& lengths = inputs[slots_.lengths];
-    recorded_.lengths = ReadLengths(lengths.data, lengths.type, problem.N, problem.T);
-    args.lengths = recorded_.lengths.data();
+    const Tensor& given = inputs[slots_.lengths];
+    lengths = ReadLengths(given.data, given.type, problem.N, problem.T);
+    args.lengths = lengths.data();
   }
 
   Staging staging;
@@ -184,9 +192,9 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
     return staging.AddOutput(DataOf(outputs[slot]), ByteCount(outputs[slot]), requests[slot],
                              false);
   };
-  const int y = requests[slots_.y] != mxnet::kNullOp
-                    ? add_output(slots_.y)
-                    : staging.AddUnwanted(Sizes(problem).y * mshadow::mshadow_sizeof(x.type));
+  const size_t y_bytes = Sizes(problem).y * mshadow::mshadow_sizeof(x.type);
+  const int y =
+      requests[slots_.y] != mxnet::kNullOp ? add_output(slots_.y) : staging.AddUnwanted(y_bytes);
   const int hN = slots_.hN != kAbsent ? add_output(slots_.hN) : kAbsent;
   const int cN = slots_.cN != kAbsent ? add_output(slots_.cN) : kAbsent;
   staging.Place();
@@ -194,40 +202,37 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
   if (hN != kAbsent) args.hN = staging.target(hN);
   if (cN != kAbsent) args.cN = staging.target(cN);
 
-  if (keeps_reserve) {
-    // Before the outputs are written: they may be inputs.
-    recorded_.x = StampOf(x);
-    recorded_.params = StampOf(inputs[slots_.params]);
-    recorded_.h0 = StampOf(inputs[slots_.h0]);
-    if (slots_.c0 != kAbsent) recorded_.c0 = StampOf(inputs[slots_.c0]);
-    recorded_.y = DataOf(outputs[slots_.y]);
+  // Before the outputs are written: they may be inputs.
+  if (hashes) record.inputs = HashInputs(inputs, slots_.x, slots_.params, slots_.h0, slots_.c0);
+  if (may_drop && is_copy) {
+    const Record& original = Original(problem, lengths, record.inputs);
+    problem.dropout = original.problem.dropout;
+    args.dropout_seed = original.dropout_seed;
+  } else if (may_drop && ctx.is_train) {
+    problem.dropout = param_.p;
+    args.dropout_seed = DrawSeed(ctx);
   }
-  recorded_.problem = problem;
+  record.problem = problem;
+  record.lengths = std::move(lengths);
+  record.dropout_seed = args.dropout_seed;
   // The core drops only where it can note in a reserve what it dropped. Otherwise a training
   // forward gives the bits of a prediction, which is faster.
   RunForward(problem, args, keeps_reserve || problem.dropout > 0);
+  // What was computed: the request may be to add it to something.
+  if (hashes) record.y = HashBytes(args.y, y_bytes);
   staging.Commit(x.type);
-  recorded_.valid = keeps_reserve;
   if (!keeps_reserve) reserve_.Release();
+  reserve_is_recorded_ = keeps_reserve;
+  record.hashed = hashes;
 }
 
-bool OpState::IsRecorded(const Problem& problem, const std::vector<int64_t>& lengths,
-                         const BackwardArgs& args, const Tensors& inputs) const {
-  const BackwardSlots& slots = backward_slots_;
-  return recorded_.valid && SameSizes(recorded_.problem, problem) && recorded_.lengths == lengths &&
-         recorded_.y == args.y && IsUnchanged(recorded_.x, inputs[slots.x]) &&
-         IsUnchanged(recorded_.params, inputs[slots.params]) &&
-         IsUnchanged(recorded_.h0, inputs[slots.h0]) &&
-         (slots.c0 == kAbsent || IsUnchanged(recorded_.c0, inputs[slots.c0]));
-}
-
-// Runs the forward of a backward whose reserve is not there: it was not kept (SetRecompute, predict
-// mode), it has had its backward, the state has served another forward since, or an input was
-// changed. Writes its y, and sets the problem's dropout.
-void OpState::Recompute(Problem* problem, const BackwardArgs& args, void* y, size_t y_bytes) {
-  // The reserve will be that of these inputs, which a third call may not share.
-  recorded_.valid = false;
-  if (SameSizes(recorded_.problem, *problem)) problem->dropout = recorded_.problem.dropout;
+// Runs the forward of a backward whose reserve is not there: it was not kept (SetRecompute), it has
+// had its backward, or an input or the output was changed. Writes its y, and sets the problem's
+// dropout.
+void OpState::Recompute(Problem* problem, const BackwardArgs& args, bool same_inputs, void* y,
+                        size_t y_bytes) {
+  const Record& record = *record_;
+  if (SameSizes(record.problem, *problem)) problem->dropout = record.problem.dropout;
   ForwardArgs forward;
   forward.x = args.x;
   forward.params = args.params;
@@ -235,14 +240,16 @@ void OpState::Recompute(Problem* problem, const BackwardArgs& args, void* y, siz
   forward.c0 = args.c0;
   forward.lengths = args.lengths;
   forward.y = y;
-  forward.dropout_seed = recorded_.dropout_seed;
+  forward.dropout_seed = record.dropout_seed;
   RunForward(*problem, forward, true);
-  // With dropout, only its output tells whether this was the forward in question.
-  if (param_.p > 0 && problem->L > 1 && std::memcmp(y, args.y, y_bytes) != 0) {
+  // A mask belongs to the forward that drew it. Of other inputs, only the output tells whether this
+  // is it.
+  const bool dropped = problem->dropout > 0 || !SameSizes(record.problem, *problem);
+  const bool may_drop = param_.p > 0 && problem->L > 1 && dropped;
+  if (may_drop && !same_inputs && std::memcmp(y, args.y, y_bytes) != 0) {
     Fail(
-        "backward: the dropout mask of its forward is lost, since the state has run another "
-        "forward or an input has "
-        "changed; run that forward again first");
+        "backward: an input has changed since the forward, to which its dropout mask belongs; run "
+        "the forward again first");
   }
 }
 
@@ -306,13 +313,19 @@ void OpState::Backward(const Tensors& inputs, const Requests& requests, const Te
       args.dx == nullptr && args.dparams == nullptr && args.dh0 == nullptr && args.dc0 == nullptr;
   if (nothing_wanted) return;
 
+  // Contents decide: MXNet counts a write late, when the segment of operators that holds it ends,
+  // and those through NumPy not at all.
+  const Record& record = *record_;
+  const bool same_inputs =
+      record.hashed && IsRecorded(record, problem, lengths,
+                                  HashInputs(inputs, slots.x, slots.params, slots.h0, slots.c0));
   Buffer recomputed_y(BufferKind::kWorkspace);
-  if (IsRecorded(problem, lengths, args, inputs)) {
-    problem.dropout = recorded_.problem.dropout;
+  if (same_inputs && reserve_is_recorded_ && record.y == HashOf(inputs[slots.y])) {
+    problem.dropout = record.problem.dropout;
   } else {
     const size_t y_bytes = ByteCount(inputs[slots.y]);
     void* y = recomputed_y.Resize(y_bytes);
-    Recompute(&problem, args, y, y_bytes);
+    Recompute(&problem, args, same_inputs, y, y_bytes);
     args.y = y;
   }
   Buffer workspace(BufferKind::kWorkspace);
@@ -323,7 +336,7 @@ void OpState::Backward(const Tensors& inputs, const Requests& requests, const Te
   staging.Commit(x.type);
   // The pool lends it to other states meanwhile (a model of many buckets has as many states). A
   // second backward of the same forward, which is rare, computes it anew.
-  recorded_.valid = false;
+  reserve_is_recorded_ = false;
   reserve_.Release();
 }
 

@@ -5,30 +5,31 @@
 
 #include <mxnet/op_attr_types.h>
 
+#include <memory>
 #include <vector>
 
 #include "abi.h"
 #include "buffer.h"
 #include "fused_rnn/rnn.h"
 #include "infer.h"
+#include "record.h"
 
 namespace fused_rnn {
 namespace mx {
 
-// An array of a call. `variable` and `version` tell whether MXNet wrote it between two calls; a
-// dense copy that MXNet made of another array has none.
+// An array of a call.
 struct Tensor {
   void* data = nullptr;
   mxnet::TShape shape;
   int64_t size = 0;
   int type = 0;
-  const void* variable = nullptr;
-  size_t version = 0;
 };
 
 class OpState {
  public:
-  explicit OpState(const abi::RnnParam& param);
+  // The state of a node; `original` is that of which the node is a copy, or null.
+  OpState(const abi::RnnParam& param, std::shared_ptr<Record> record,
+          std::shared_ptr<Record> original);
   ~OpState();
   OpState(const OpState&) = delete;
   OpState& operator=(const OpState&) = delete;
@@ -46,43 +47,29 @@ class OpState {
   // its forward again. Returns the former setting.
   static bool SetRecompute(bool on);
 
-  // Whether `state` is a live OpState. States of the native operator come here when it is replaced
-  // while they live.
-  static bool IsLive(const void* state);
+  // Whether `state`, which is an OpState or one of the native operator's, is an OpState. The latter
+  // come here when the operator is replaced while they live.
+  static bool IsOne(const void* state);
   static int64_t LiveCount();
 
  private:
-  // What an input was at some time.
-  struct Stamp {
-    const void* data = nullptr;
-    const void* variable = nullptr;
-    size_t version = 0;
-    uint64_t hash = 0;
-  };
-  static Stamp StampOf(const Tensor& tensor);
-  static bool IsUnchanged(const Stamp& stamp, const Tensor& tensor);
-
-  // The forward that wrote the reserve.
-  struct Recorded {
-    bool valid = false;
-    Problem problem;
-    uint64_t dropout_seed = 0;
-    std::vector<int64_t> lengths;
-    Stamp x, params, h0, c0;
-    const void* y = nullptr;
-  };
+  // The first member: no state of the native operator, whose first words are sizes, begins so.
+  const void* const mark_[2];
 
   Problem ProblemFor(const Tensor& x) const;
-  bool IsRecorded(const Problem& problem, const std::vector<int64_t>& lengths,
-                  const BackwardArgs& args, const Tensors& inputs) const;
+  const Record& Original(const Problem& problem, const std::vector<int64_t>& lengths,
+                         const InputHashes& hashes) const;
   void RunForward(const Problem& problem, ForwardArgs args, bool training);
-  void Recompute(Problem* problem, const BackwardArgs& args, void* y, size_t y_bytes);
+  void Recompute(Problem* problem, const BackwardArgs& args, bool same_inputs, void* y,
+                 size_t y_bytes);
 
   const abi::RnnParam param_;
   const ForwardSlots slots_;
   const BackwardSlots backward_slots_;
-  Recorded recorded_;
+  const std::shared_ptr<Record> record_;
+  const std::shared_ptr<const Record> original_;
   Buffer reserve_{BufferKind::kReserve};
+  bool reserve_is_recorded_ = false;  // it holds what the recorded forward left
 };
 
 }  // namespace mx

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 #include <omp.h>
+#include <pthread.h>
+
+#include <atomic>
 
 namespace fused_rnn {
 namespace mx {
@@ -11,14 +14,22 @@ namespace {
 // for each pair of threads.
 constexpr double kWorkPerSquaredThreads = 20e6;
 
+// Not linked: the runtimes of GCC before 9 lack it. Found when the library is loaded, since a fork
+// amid the first use of a function's own variable would leave the child waiting for it.
+using Pause = int (*)(omp_pause_resource_t kind, int device);
+const auto pause = reinterpret_cast<Pause>(dlsym(RTLD_DEFAULT, "omp_pause_resource"));
+
+// OpenMP's threads do not survive fork(), but the child's runtime would wait for them to end.
+std::atomic<bool> forked{false};
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+
 }  // namespace
 
 void EndIdleThreads(double work) {
-  // Not linked: the runtimes of GCC before 9 lack it.
-  using Pause = int (*)(omp_pause_resource_t kind, int device);
-  static const auto pause = reinterpret_cast<Pause>(dlsym(RTLD_DEFAULT, "omp_pause_resource"));
+  if (pause == nullptr || forked.load(std::memory_order_relaxed)) return;
   const double threads = omp_get_max_threads();
-  if (pause == nullptr || work < kWorkPerSquaredThreads * threads * threads) return;
+  if (work < kWorkPerSquaredThreads * threads * threads) return;
   // Inside a parallel region it does nothing but say so.
   pause(omp_pause_soft, omp_get_initial_device());
 }

@@ -3,10 +3,11 @@
 #include <dmlc/logging.h>
 
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <new>
 #include <string>
 #include <tuple>
+#include <typeinfo>
 #include <vector>
 
 #include "abi.h"
@@ -14,6 +15,8 @@
 #include "fused_rnn/rnn.h"
 #include "infer.h"
 #include "op_state.h"
+#include "quiet.h"
+#include "record.h"
 
 namespace fused_rnn {
 namespace mx {
@@ -49,22 +52,25 @@ struct Native {
   mxnet::FInferStorageType infer_storage;
   nnvm::FGradient gradient;
   std::tuple<ComputePair<TBlob>, ComputePair<NDArray>> compute;
-
-  static Native& Get() {
-    static Native* native = new Native;
-    return *native;
-  }
 };
+
+// Never ended: calls may come while the process ends.
+Native& native = *new Native;
 
 // MXNet expects dmlc::Error of its operators.
 template <class Body>
 auto Guarded(const Body& body) -> decltype(body()) {
   try {
     return body();
-  } catch (const Error& error) {
+  } catch (const dmlc::Error&) {
+    throw;
+  } catch (const std::bad_alloc& error) {
+    // The core's say of how many bytes; the language's own says its name.
+    const bool tells = typeid(error) != typeid(std::bad_alloc);
+    throw dmlc::Error(std::string(kName) + ": out of memory" + (tells ? ": " : "") +
+                      (tells ? error.what() : ""));
+  } catch (const std::exception& error) {
     throw dmlc::Error(std::string(kName) + ": " + error.what());
-  } catch (const std::bad_alloc&) {
-    throw dmlc::Error(std::string(kName) + ": out of memory");
   }
 }
 
@@ -80,7 +86,7 @@ bool GuardedInferType(const NodeAttrs& attrs, std::vector<int>* inputs, std::vec
 bool InferStorageOnDevice(const NodeAttrs& attrs, int device, mxnet::DispatchMode* mode,
                           std::vector<int>* inputs, std::vector<int>* outputs) {
   if (device != mshadow::cpu::kDevMask) {
-    return abi::Call(Native::Get().infer_storage, attrs, device, mode, inputs, outputs);
+    return abi::Call(native.infer_storage, attrs, device, mode, inputs, outputs);
   }
   return InferStorage(attrs, device, mode, inputs, outputs);
 }
@@ -88,11 +94,14 @@ bool InferStorageOnDevice(const NodeAttrs& attrs, int device, mxnet::DispatchMod
 OpStatePtr CreateState(const NodeAttrs& attrs, mxnet::Context ctx, const mxnet::ShapeVector& shapes,
                        const std::vector<int>& types) {
   if (ctx.dev_mask() != mshadow::cpu::kDevMask) {
-    return abi::Call(Native::Get().create_state, attrs, ctx, shapes, types);
+    return abi::Call(native.create_state, attrs, ctx, shapes, types);
   }
   return Guarded([&] {
-    return abi::MakeState(new OpState(abi::GetParam(attrs)),
-                          [](void* state) { delete static_cast<OpState*>(state); });
+    const std::shared_ptr<Record> original = OriginalOf(attrs.name);
+    const std::shared_ptr<Record> record = MakeRecord(attrs.name);
+    return abi::MakeState(
+        new OpState(abi::GetParam(attrs), record, original),
+        [](void* state) { delete static_cast<OpState*>(state); }, record->order);
   });
 }
 
@@ -109,8 +118,6 @@ Tensor TensorOf(const NDArray& array) {
   tensor.shape = array.shape();
   tensor.size = static_cast<int64_t>(tensor.shape.Size());
   tensor.type = array.dtype();
-  tensor.variable = array.var();
-  tensor.version = array.version();
   return tensor;
 }
 
@@ -147,9 +154,8 @@ template <class Array>
 void Forward(const OpStatePtr& state, const OpContext& ctx, const std::vector<Array>& inputs,
              const std::vector<OpReqType>& requests, const std::vector<Array>& outputs) {
   OpState& ours = state.get_state<OpState>();
-  if (!OpState::IsLive(&ours)) {
-    std::get<ComputePair<Array>>(Native::Get().compute)
-        .forward(state, ctx, inputs, requests, outputs);
+  if (!OpState::IsOne(&ours)) {
+    std::get<ComputePair<Array>>(native.compute).forward(state, ctx, inputs, requests, outputs);
     return;
   }
   Guarded(
@@ -160,9 +166,8 @@ template <class Array>
 void Backward(const OpStatePtr& state, const OpContext& ctx, const std::vector<Array>& inputs,
               const std::vector<OpReqType>& requests, const std::vector<Array>& outputs) {
   OpState& ours = state.get_state<OpState>();
-  if (!OpState::IsLive(&ours)) {
-    std::get<ComputePair<Array>>(Native::Get().compute)
-        .backward(state, ctx, inputs, requests, outputs);
+  if (!OpState::IsOne(&ours)) {
+    std::get<ComputePair<Array>>(native.compute).backward(state, ctx, inputs, requests, outputs);
     return;
   }
   Guarded([&] { ours.Backward(TensorsOf(inputs), requests, WantedTensorsOf(outputs, requests)); });
@@ -172,7 +177,7 @@ void Backward(const OpStatePtr& state, const OpContext& ctx, const std::vector<A
 // matter, and for FusedRNN, the node becomes one of our backward.
 std::vector<nnvm::NodeEntry> Gradient(const nnvm::ObjectPtr& node,
                                       const std::vector<nnvm::NodeEntry>& head_gradients) {
-  std::vector<nnvm::NodeEntry> gradients = Native::Get().gradient(node, head_gradients);
+  std::vector<nnvm::NodeEntry> gradients = native.gradient(node, head_gradients);
   nnvm::Node* backward = gradients.at(0).node.get();
   const ForwardSlots slots(abi::GetParam(node->attrs));
   const bool has_lengths = slots.lengths != kAbsent;
@@ -203,7 +208,6 @@ const T& NativeAttr(const nnvm::Op* op, const char* key) {
 void KeepNative() {
   const nnvm::Op* forward = abi::FindOp("RNN");
   const nnvm::Op* backward = abi::FindOp("_backward_RNN");
-  Native& native = Native::Get();
   native.create_state = NativeAttr<mxnet::FCreateOpState>(forward, "FCreateOpState");
   native.infer_storage = NativeAttr<mxnet::FInferStorageType>(forward, "FInferStorageType");
   native.gradient = NativeAttr<nnvm::FGradient>(forward, "FGradient");
@@ -281,26 +285,23 @@ void Register() {
 }
 
 thread_local std::string last_error;
-std::mutex mutex;
 bool registered = false;
 bool installed = false;
 
-// The result of an entry point: 0, or -1 with a message in `last_error`.
+// The result of an entry point that changes MXNet's tables unless that is `done`: 0; 1 if that was
+// done while other threads were running; or -1 with a message in `last_error`.
 template <class Body>
-int Entry(const Body& body) {
-  std::lock_guard<std::mutex> lock(mutex);
+int Change(bool* done, const Body& body) {
+  if (*done) return 0;
   try {
+    const bool quiet = WaitUntilOthersSleep();
     body();
-    return 0;
+    *done = true;
+    return quiet ? 0 : 1;
   } catch (const std::exception& error) {
     last_error = error.what();
     return -1;
   }
-}
-
-void EnsureRegistered() {
-  if (!registered) Register();
-  registered = true;
 }
 
 }  // namespace
@@ -309,23 +310,19 @@ extern "C" {
 
 FUSED_RNN_API const char* fused_rnn_last_error() { return last_error.c_str(); }
 
+// These three are called by threads that hold Python's lock.
+
 // Makes FusedRNN known to MXNet. Calling it again does nothing.
-FUSED_RNN_API int fused_rnn_register() { return Entry(EnsureRegistered); }
+FUSED_RNN_API int fused_rnn_register() { return Change(&registered, Register); }
 
-// Makes RNN run as FusedRNN does on CPU contexts, until the process ends. Calling it again does
-// nothing.
+// Makes RNN run as FusedRNN, which is registered, does on CPU contexts, until the process ends.
+// Calling it again does nothing.
 FUSED_RNN_API int fused_rnn_install() {
-  return Entry([] {
-    EnsureRegistered();
-    if (!installed) SetAttributes(abi::FindOp("RNN"), abi::FindOp("_backward_RNN"), kOverride);
-    installed = true;
-  });
+  return Change(&installed,
+                [] { SetAttributes(abi::FindOp("RNN"), abi::FindOp("_backward_RNN"), kOverride); });
 }
 
-FUSED_RNN_API int fused_rnn_installed() {
-  std::lock_guard<std::mutex> lock(mutex);
-  return installed;
-}
+FUSED_RNN_API int fused_rnn_installed() { return installed; }
 
 // Live operator states: their number, and the bytes of their workspaces and reserves.
 FUSED_RNN_API void fused_rnn_memory(int64_t* states, int64_t* workspace, int64_t* reserve) {
