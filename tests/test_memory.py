@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 
 import mxnet as mx
+import numpy as np
 import pytest
-from helpers import core_arguments, make, operator_attributes, operator_inputs, run_code
+from helpers import check, core_arguments, make, operator_attributes, operator_inputs, run_code
 from test_hybridize import HYBRID, layer, step
 from test_symbol import bind, heads
 
@@ -59,6 +60,55 @@ def test_prediction_leaves_nothing():
     for _ in range(5):
         mx.nd.FusedRNN(*arrays, **operator_attributes(problem))
     assert memory() == before
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5])
+@pytest.mark.parametrize("how", HYBRID)
+def test_training_mode_without_a_recording_keeps_no_reserve(how, p):
+    """Such as predictions with dropout: no backward can come. Recordings between them are whole."""
+    problem = make("lstm", **SIZES)
+    net = layer(problem, how, p=p)
+    data, _, *states = operator_inputs(problem)
+    kept = []
+    for _ in range(2):
+        mx.random.seed(3)
+        before = memory()["reserve"]
+        with mx.autograd.train_mode():
+            sampled = net(data, *states)[0]
+        sampled.wait_to_read()
+        kept.append(memory()["reserve"] - before)
+        mx.random.seed(3)
+        with mx.autograd.record():
+            outputs = net(data, *states)
+        assert memory()["reserve"] > before
+        mx.autograd.backward(outputs)
+        np.testing.assert_array_equal(sampled.asnumpy(), outputs[0].asnumpy())
+        if p == 0:
+            ones = {name: np.ones_like(getattr(problem, name)) for name in ("dy", "dhN", "dcN")}
+            expected = problem.replace(**ones).gradients().dparams
+            actual = net.weights.grad().asnumpy()
+            check(actual, expected, problem.shape, gradient=True, what="dparams")
+    assert kept == [0, 0]
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_executors_keep_a_reserve_if_they_have_a_backward(p):
+    problem = make("gru", **SIZES)
+    net = mx.sym.FusedRNN(mx.sym.var("data"), name="a", **operator_attributes(problem, p=p))
+    kept = {}
+    for request in ("null", "write", "add"):
+        for is_train in (False, True):
+            executor = net.simple_bind(
+                mx.cpu(), request, type_dict={"data": "float64"}, data=problem.x.shape
+            )
+            for array, value in zip(executor.arg_arrays, operator_inputs(problem)):
+                array[:] = value
+            before = memory()["reserve"]
+            executor.forward(is_train=is_train)
+            kept[request, is_train] = memory()["reserve"] > before
+            del executor
+    # MXNet lets a backward follow a prediction too.
+    assert kept == {key: key[0] != "null" for key in kept}
 
 
 @pytest.mark.parametrize("how", [how for how in HYBRID if how != "eager"])

@@ -90,21 +90,21 @@ def test_one_mask(mode, L, mirrored):
 def test_without_waiting_between_the_passes(mirrored):
     """Many iterations in flight: each copy has the mask of its own iteration."""
     problem = make("rnn_relu", T=6, N=4, H=8, L=2)
-    net = symbol(problem, 0.5, mirrored)
-    executor = bind(net, problem)
+    executor = bind(symbol(problem, 0.5, mirrored), problem)
     found = []
     mx.random.seed(3)
     for _ in range(50):
         outputs = executor.forward(is_train=True)
         executor.backward(heads(problem))
         found.append([a.copy() for a in (*outputs, *executor.grad_arrays)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MXNET_BACKWARD_DO_MIRROR", raising=False)
+        plain = bind(symbol(problem, 0.5, {}), problem)
+    assert (copies(executor), copies(plain)) == (1, 0)
     mx.random.seed(3)
-    plain = bind(symbol(problem, 0.5, {"__force_mirroring__": "False"}), problem)
     for copied in found:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.delenv("MXNET_BACKWARD_DO_MIRROR", raising=False)
-            outputs = plain.forward(is_train=True)
-            plain.backward(heads(problem))
+        outputs = plain.forward(is_train=True)
+        plain.backward(heads(problem))
         for a, b in zip(copied, (*outputs, *plain.grad_arrays)):
             np.testing.assert_array_equal(a.asnumpy(), b.asnumpy())
 
