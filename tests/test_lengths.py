@@ -316,6 +316,31 @@ def test_bad_lengths_name_the_row(case):
     check_outputs(operator_forward(problem), problem.outputs(), problem.shape)
 
 
+LIMITS = {"float16": 2048, "bfloat16": 256}
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_lengths_in_a_type_of_few_bits(dtype):
+    """What it may have rounded is refused; below that every whole number is exact."""
+    limit = LIMITS[dtype]
+    for T in (limit - 1, limit, limit + 1, limit + 453):
+        lengths = [limit - 1, 0, 5]
+        problem = make("rnn_tanh", T=T, N=3, I=1, H=1, lengths=lengths)
+        *arrays, _ = operator_inputs(problem)
+        attributes = operator_attributes(problem, state_outputs=False)
+        for longest in (limit - 1, limit, T):
+            if longest > T:
+                continue
+            problem.options["lengths"][0] = longest
+            given = nd(np.array(problem.options["lengths"], "float64"), dtype)
+            y = mx.nd.FusedRNN(*arrays, sequence_length=given, **attributes)
+            if longest < limit or limit == T:
+                check_outputs([y.asnumpy()], problem.outputs(), problem.shape)
+                continue
+            with pytest.raises(mx.MXNetError, match=r"sequence_length\[0\] is .*int32"):
+                y.wait_to_read()
+
+
 def test_bad_lengths_of_the_core():
     problem = make("gru", N=3)
     for lengths, word in (([5, 6, 2], "6"), ([5, -1, 2], "-1"), ([5, 2], "(3,)")):

@@ -10,7 +10,7 @@ import pytest
 from helpers import check_outputs, make, operator_attributes, operator_forward, operator_inputs
 from mxnet.base import MXNetError
 
-from fused_rnn import _core
+from fused_rnn import _core, gluon, rnn
 
 
 def zeros(*shape, dtype="float32"):
@@ -92,6 +92,7 @@ BAD_ATTRIBUTES = {
     "unknown mode": ({"mode": "elman"}, "Invalid Input: 'elman'"),
     "dropout above one": ({"p": 3}, "value 3 for Parameter p exceed bound [0,1]"),
     "negative dropout": ({"p": -0.5}, "value -0.5 for Parameter p exceed bound [0,1]"),
+    "dropout that is no number": ({"p": float("nan")}, "p is nan"),
     "unknown attribute": ({"hidden": 3}, "Cannot find argument 'hidden'"),
     "text for a number": ({"state_size": "many"}, "state_size"),
     "no units": ({"state_size": 0}, "state_size"),
@@ -129,6 +130,7 @@ def test_mode_is_required():
 SYMBOLIC = {
     "no layers": ({"num_layers": 0}, "num_layers"),
     "no units": ({"state_size": 0}, "state_size"),
+    "dropout that is no number": ({"p": float("nan")}, "p is nan"),
     "wider than the state": ({"projection_size": 5}, "projection_size"),
     "negative projection": ({"projection_size": -1}, "projection_size"),
     "projection without cells": ({"projection_size": 2, "mode": "gru"}, "projection_size"),
@@ -153,6 +155,14 @@ def test_attributes_are_refused_before_anything_runs(case):
     with pytest.raises(MXNetError) as caught:
         net.infer_shape(data=(5, 2, 3))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("dropout", [float("nan"), -0.1, 1.5])
+def test_layers_and_cells_refuse_dropout_when_they_are_made(dropout):
+    for kind in (gluon.LSTM, gluon.GRU, gluon.RNN, rnn.FusedRNNCell):
+        with pytest.raises(ValueError, match="dropout: expected a number in .0, 1., found"):
+            kind(4, 2, dropout=dropout)
+        assert kind(4, 2, dropout=1) is not None
 
 
 def test_symbols_with_shapes_that_do_not_fit():

@@ -1,4 +1,4 @@
-"""What MXNet's generated functions of symbols lack."""
+"""Arguments: checks, and what MXNet's generated functions of symbols lack."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import functools
 import inspect
 from typing import Any, Callable
 
-__all__ = ["take_lengths"]
+__all__ = ["check_probability", "take_lengths"]
+
+
+def check_probability(name: str, value: float) -> None:
+    """Raises ValueError for what is not in [0, 1], NaN included."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name}: expected a number in [0, 1], found {value}")
 
 
 def take_lengths(function: Callable[..., Any]) -> Callable[..., Any]:

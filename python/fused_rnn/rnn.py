@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mxnet as mx
 from mxnet.rnn.rnn_cell import _normalize_sequence
 
 from fused_rnn import symbol
+from fused_rnn._arguments import check_probability
 
 __all__ = ["FusedRNNCell"]
 
@@ -28,6 +31,10 @@ class FusedRNNCell(mx.rnn.FusedRNNCell):
     >>> outputs.infer_shape(data=(20, 8, 100))[1]
     [(20, 8, 256)]
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        check_probability("dropout", self._dropout)
 
     def unroll(
         self,

@@ -14,6 +14,7 @@ from mxnet.util import is_np_array
 from fused_rnn import ndarray as nd
 from fused_rnn import symbol as sym
 from fused_rnn._amp import exact_lengths
+from fused_rnn._arguments import check_probability
 from fused_rnn.gluon.block import RecurrentBlock, are_arrays
 from fused_rnn.gluon.dropout import drop_recurrent_weights
 from fused_rnn.gluon.parameter import FusedParameter, Part, split_params
@@ -27,6 +28,7 @@ class _FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
     def __init__(self, *args: Any, weight_drop: float, **kwargs: Any) -> None:
         if not 0 <= weight_drop < 1:
             raise ValueError(f"weight_drop: expected a number in [0, 1), found {weight_drop}")
+        check_probability("dropout", kwargs["dropout"])
         self._weight_drop = weight_drop
         self._parts: list[Part] = []
         super().__init__(*args, **kwargs)
