@@ -83,7 +83,8 @@ def case(number: int) -> Case:
     dtype = pick(*DTYPES)
     T, N, I, H = size(4, 9), size(3, 5), size(4, 17), size(4, 33)
     L, D = size(2, 3), size(2, 2)
-    if dtype in ("float16", "bfloat16"):
+    half = dtype in ("float16", "bfloat16")
+    if half:
         T = min(T, 5)  # errors of storage add up
     P = int(rng.integers(1, H + 1)) if lstm and rng.random() < 0.3 else 0
     options: dict[str, Any] = {}
@@ -94,6 +95,11 @@ def case(number: int) -> Case:
         options["clip"] = (low, low + 2 * float(rng.random()))
         options["clip_nan"] = bool(rng.random() < 0.5)
     problem = make(mode, T, N, I, H, L, D, P, seed=number, dtype=dtype, **options)
+    if half:
+        # The rounding of an output acts on a gradient as much as the gradients that come to it are
+        # large, which the tolerance leaves out.
+        for head in problem.heads:
+            head *= 0.25
     if "lengths" in options and rng.random() < 0.5:
         padding = np.arange(T)[:, None] >= np.array(options["lengths"])
         problem.x[padding] = np.nan

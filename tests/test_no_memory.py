@@ -30,7 +30,7 @@ def check_small():
 
 H = 256
 rows = {rows} * H
-x = mx.nd.random.uniform(shape=(1500, 20, H))
+x = mx.nd.random.uniform(shape=(300, 20, H))
 states = [mx.nd.zeros((1, 20, H))] * (2 if "{mode}" == "lstm" else 1)
 parameters = mx.nd.random.uniform(-0.05, 0.05, shape=rows * (2 * H + 2))
 parameters.attach_grad()
@@ -49,7 +49,7 @@ fused_rnn.release_memory()
 mx.nd.waitall()
 messages = []
 done = 0
-for megabytes in (35, 60, 100, 150, 200, 300, 400, 600):
+for megabytes in (12, 25, 40, 60, 100, 200):
     try:
         limited(megabytes, train)
         done += 1
