@@ -240,6 +240,31 @@ def test_inputs_changed_between_the_passes_are_refused(mirrored):
     check_gradients([a.asnumpy() for a in executor.grad_arrays], problem.gradients(), problem.shape)
 
 
+def test_nodes_of_one_name_are_refused(mirrored):
+    """One input and the same weights twice, for two masks: the copies look alike."""
+    problem = make("gru", T=6, N=4, H=8, L=2)
+
+    def run(second):
+        variables = [mx.sym.var(name) for name in ("data", "parameters", "state")]
+        attributes = operator_attributes(problem, p=0.5, state_outputs=False)
+        first, other = (
+            mx.sym.FusedRNN(*variables, **attributes, name=name, attr=mirrored)
+            for name in ("a", second)
+        )
+        net = first + other
+        executor = bind(net, problem)
+        executor.forward(is_train=True)
+        executor.backward(heads(problem)[0])
+        return executor.grad_arrays[0]
+
+    gradient = run("a")
+    with pytest.raises(mx.MXNetError, match="several nodes named 'a'"):
+        gradient.wait_to_read()
+    with contextlib.suppress(mx.MXNetError):
+        mx.nd.waitall()
+    assert np.isfinite(run("b").asnumpy()).all()
+
+
 @pytest.mark.parametrize("how", HYBRID)
 def test_blocks_are_not_mirrored(how, monkeypatch):
     """MXNet mirrors graphs of executors only; the setting changes nothing here."""

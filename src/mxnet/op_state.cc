@@ -102,8 +102,7 @@ OpState::OpState(const abi::RnnParam& param, std::shared_ptr<Record> record,
       slots_(param),
       backward_slots_(param),
       record_(std::move(record)),
-      original_(original) {
-  if (original) original->mirrored = true;
+      original_(std::move(original)) {
   ++live_states;
 }
 
@@ -145,6 +144,10 @@ void OpState::RunForward(const Problem& problem, ForwardArgs args, bool training
 // network has used.
 const Record& OpState::Original(const Problem& problem, const std::vector<int64_t>& lengths,
                                 const InputHashes& hashes) const {
+  if (original_->copies > 1) {
+    Fail("memory mirroring copies several nodes named '" + original_->name +
+         "', and their dropout masks cannot be told apart; give each a name of its own");
+  }
   if (!IsRecorded(*original_, problem, lengths, hashes)) {
     Fail("node '" + record_->name + "' is taken for the copy of '" + original_->name +
          "' that MXNet's memory mirroring makes to compute it again, and needs its dropout mask, "
@@ -171,7 +174,7 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
   const bool may_drop = param_.p > 0 && problem.L > 1;
   const bool is_copy = original_ && ctx.need_grad;
   // The backward of a node that has a copy goes to the copy.
-  const bool keeps_reserve = ctx.need_grad && !recomputes && !record.mirrored;
+  const bool keeps_reserve = ctx.need_grad && !recomputes && record.copies == 0;
   const bool hashes = keeps_reserve || (ctx.need_grad && may_drop);
 
   ForwardArgs args;

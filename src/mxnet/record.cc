@@ -27,10 +27,10 @@ std::shared_ptr<Record> OriginalOf(const std::string& node) {
   return entry == latest.end() ? nullptr : entry->second.lock();
 }
 
-std::shared_ptr<Record> MakeRecord(const std::string& node) {
-  const std::shared_ptr<Record> original = OriginalOf(node);
+std::shared_ptr<Record> MakeRecord(const std::string& node, Record* original) {
   // A copy runs after its original: what it reads there must be of the same iteration.
   auto record = std::make_shared<Record>(node, original ? original->order : abi::MakeOrder());
+  if (original != nullptr) ++original->copies;
   if (!node.empty()) {
     ForgetEnded();
     latest[node] = record;

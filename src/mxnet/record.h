@@ -29,8 +29,9 @@ struct Record {
 
   const std::string name;  // of the node; imperative calls have none
   const abi::Order order;  // of the calls that read and write this
-  // Whether a copy of the node computes it again for the backward (see OriginalOf).
-  std::atomic<bool> mirrored{false};
+  // Copies of the node that compute it again for the backward (see OriginalOf). Of several, all but
+  // one belong to another node of the same name.
+  std::atomic<int> copies{0};
 
   Problem problem;
   std::vector<int64_t> lengths;
@@ -41,14 +42,14 @@ struct Record {
   uint64_t y = 0;
 };
 
-// Makes a record of a node's state to be.
-std::shared_ptr<Record> MakeRecord(const std::string& node);
-
 // Memory mirroring (MXNET_BACKWARD_DO_MIRROR, __force_mirroring__): MXNet puts a copy of a node
 // into the backward graph, to compute it again there instead of keeping what it gave. The original
 // of a node, if its name is that of a copy, else null. A state's copy is made by the same thread,
 // after it: an executor makes the states of its graph one after another.
 std::shared_ptr<Record> OriginalOf(const std::string& node);
+
+// Makes the record of a node's state to be.
+std::shared_ptr<Record> MakeRecord(const std::string& node, Record* original);
 
 }  // namespace mx
 }  // namespace fused_rnn

@@ -98,7 +98,7 @@ OpStatePtr CreateState(const NodeAttrs& attrs, mxnet::Context ctx, const mxnet::
   }
   return Guarded([&] {
     const std::shared_ptr<Record> original = OriginalOf(attrs.name);
-    const std::shared_ptr<Record> record = MakeRecord(attrs.name);
+    const std::shared_ptr<Record> record = MakeRecord(attrs.name, original.get());
     return abi::MakeState(
         new OpState(abi::GetParam(attrs), record, original),
         [](void* state) { delete static_cast<OpState*>(state); }, record->order);
