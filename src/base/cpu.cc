@@ -10,6 +10,17 @@
 namespace fused_rnn {
 namespace {
 
+// What the flags of CMakeLists.txt let the compiler use, with all that they imply: asked of the CPU
+// and told by RequiredFeatures().
+#define FUSED_RNN_AVX2_FEATURES(X) \
+  X("sse3")                        \
+  X("ssse3") X("sse4.1") X("sse4.2") X("popcnt") X("xsave") X("avx") X("avx2") X("fma") X("f16c")
+#define FUSED_RNN_AVX512_FEATURES(X) X("avx512f") X("avx512bw") X("avx512dq") X("avx512vl")
+#define FUSED_RNN_NAMED(name) name " "
+// __builtin_cpu_supports asks CPUID and, through XGETBV, whether the operating system saves the
+// registers.
+#define FUSED_RNN_SUPPORTED(name) &&__builtin_cpu_supports(name)
+
 constexpr int kUnset = -1;
 std::atomic<int> g_active{kUnset};
 
@@ -35,14 +46,20 @@ const char* IsaName(Isa isa) {
   }
 }
 
-Isa DetectedIsa() {
-  // __builtin_cpu_supports asks CPUID and, through XGETBV, whether the operating system saves the
-  // registers.
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::kScalar;
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
-    return Isa::kAvx2;
+const char* RequiredFeatures(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512:
+      return FUSED_RNN_AVX512_FEATURES(FUSED_RNN_NAMED);
+    case Isa::kAvx2:
+      return FUSED_RNN_AVX2_FEATURES(FUSED_RNN_NAMED);
+    default:
+      return "";
   }
+}
+
+Isa DetectedIsa() {
+  if (!(true FUSED_RNN_AVX2_FEATURES(FUSED_RNN_SUPPORTED))) return Isa::kScalar;
+  if (!(true FUSED_RNN_AVX512_FEATURES(FUSED_RNN_SUPPORTED))) return Isa::kAvx2;
   return Isa::kAvx512;
 }
 

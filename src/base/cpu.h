@@ -10,6 +10,10 @@ enum class Isa : int { kScalar = 0, kAvx2 = 1, kAvx512 = 2 };
 
 const char* IsaName(Isa isa);
 
+// The extensions of x86-64's baseline that the kernels of `isa` may use and those before it do not,
+// by GCC's names, separated by blanks. tools/check_instructions.py compares them with the kernels.
+const char* RequiredFeatures(Isa isa);
+
 // The best that the CPU and the operating system support.
 Isa DetectedIsa();
 
