@@ -1,8 +1,15 @@
-"""Builds the libraries through CMake; dependencies and names are in pyproject.toml."""
+"""Builds the libraries through CMake; dependencies and names are in pyproject.toml.
+
+The environment variable CMAKE_ARGS holds further arguments for the configuration, quoted as in a
+shell: `CMAKE_ARGS="-DFUSED_RNN_GEMM=mkl" pip install .`
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -22,18 +29,18 @@ def version() -> str:
     return match.group(1)
 
 
+def cmake(*arguments: str) -> None:
+    # As a module where it is one: the script of a package does not start in every folder, for
+    # instance not below one with a "$" in its name.
+    program = [sys.executable, "-m", "cmake"] if importlib.util.find_spec("cmake") else ["cmake"]
+    subprocess.run([*program, *arguments], check=True)
+
+
 class CMakeBuild(build_ext):
     """Runs CMake, which writes all libraries into the package folder; its failure is ours."""
 
     def run(self) -> None:
-        configure = [
-            "cmake",
-            "-S",
-            str(ROOT),
-            "-G",
-            "Ninja",
-            f"-DPython_EXECUTABLE={sys.executable}",
-        ]
+        configure = ["-S", str(ROOT), "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"]
         if self.inplace or self.editable_mode:
             # A developer's build stays, so that the next one compiles only what has changed.
             build = ROOT / "build" / "dev"
@@ -41,8 +48,8 @@ class CMakeBuild(build_ext):
             build = Path(self.build_temp).resolve() / "cmake"
             output = Path(self.build_lib).resolve() / "fused_rnn"
             configure += ["--fresh", f"-DFUSED_RNN_OUTPUT_DIR={output}", "-DFUSED_RNN_TESTS=OFF"]
-        subprocess.run([*configure, "-B", str(build)], check=True)
-        subprocess.run(["cmake", "--build", str(build)], check=True)
+        cmake(*configure, "-B", str(build), *shlex.split(os.environ.get("CMAKE_ARGS", "")))
+        cmake("--build", str(build))
 
 
 setup(

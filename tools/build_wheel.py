@@ -28,7 +28,7 @@ def only_file(folder: Path) -> Path:
 def build() -> Path:
     """The wheel, with the oldest platform tag that it keeps to."""
     # What an earlier build left would go into this wheel too.
-    for old in (WORK, *ROOT.glob("build/lib.*"), *ROOT.glob("build/bdist.*")):
+    for old in (*WORK.glob("[!.]*"), *ROOT.glob("build/lib.*"), *ROOT.glob("build/bdist.*")):
         shutil.rmtree(old, ignore_errors=True)
     pip = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
     python(*pip, "--wheel-dir", str(WORK / "built"), str(ROOT))

@@ -1,9 +1,9 @@
 """Checks that no object of a build folder holds an instruction which the CPU is not asked for.
 
-The kernels of an instruction set may use what src/base/cpu.cc asks of the CPU before it chooses them
-(the build's cpu_test prints that), all other objects x86-64's baseline alone. Looks at the
-instructions that the objects hold, and at what the compiler's options would let it use. Prints every
-breach and exits with 1 if there is one.
+The kernels of an instruction set may use what src/base/cpu.cc asks of the CPU before it chooses
+them (the build's cpu_test prints that), all other objects x86-64's baseline alone. Looks at the
+instructions that the objects hold, and at what the compiler's options would let it use. Prints
+every breach and exits with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import re
 import shlex
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
-from typing import Iterable, Iterator
+from typing import Iterator
 
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from iced_x86 import CpuidFeature, Decoder, Mnemonic
 
 FEATURE_NAMES = {value: name for name, value in vars(CpuidFeature).items() if name.isupper()}
-# What every x86-64 processor has, by the decoder's names, and hints that are no operation elsewhere.
+# What every x86-64 processor has, by the decoder's names; the last three do nothing on older ones.
 BASELINE = re.compile(
-    r"INTEL\d+\w*|FPU\w*|X64|CMOV|CX8|FXSR|MMX|SSE|SSE2|SYSCALL|TSC|CPUID|MULTIBYTENOP|PAUSE|CET_IBT"
+    r"INTEL\d+\w*|FPU\w*|X64|CMOV|CX8|FXSR|MMX|SSE|SSE2|SYSCALL|TSC|CPUID"
+    r"|MULTIBYTENOP|PAUSE|CET_IBT"
 )
 # Where the decoder or the compiler's macros have other names than the compiler's options.
 RENAMED = {"bmi1": "bmi", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "crc32": "sse4.2"}

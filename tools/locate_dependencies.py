@@ -45,10 +45,12 @@ def main() -> None:
         "ONEDNN_PREFIX": [header.parents[3], library.parents[1]],
         "ONEDNN_NOTICES": [installed_file("onednn-cpu-gomp", f"onednn/{name}") for name in NOTICES],
         "MXNET_DIR": [package_dir("mxnet")],
+        "PYTHON_PREFIX": [Path(sys.prefix)],  # where mkl-static and mkl-include lie
         "PYBIND11_CMAKE_DIR": [package_dir("pybind11") / "share" / "cmake" / "pybind11"],
     }
     for name, paths in located.items():
-        print(f'set({name} "{";".join(map(str, paths))}")')
+        # In CMake's brackets, inside which "$", quotes and backslashes are themselves.
+        print(f"set({name} {' '.join(f'[==[{path}]==]' for path in paths)})")
 
 
 if __name__ == "__main__":
