@@ -63,7 +63,7 @@ PROFILE = """
 import mxnet as mx
 import fused_rnn
 
-mx.profiler.set_config(profile_imperative=True, aggregate_stats=True, filename="/dev/null")
+mx.profiler.set_config(profile_imperative=True, aggregate_stats=True, filename={!r})
 layer = fused_rnn.gluon.GRU(8)
 layer.initialize()
 x = mx.nd.ones((7, 2, 3))
@@ -78,9 +78,9 @@ print(mx.profiler.dumps(format="json"))
 """
 
 
-def test_profiler_shows_the_operator_by_name():
-    """In another process, since a process has one profiler."""
-    printed = run_code(PROFILE)
+def test_profiler_shows_the_operator_by_name(tmp_path):
+    """In another process, since a process has one profiler. It removes and writes its file."""
+    printed = run_code(PROFILE.format(str(tmp_path / "profile.json")))
     operators = json.loads(printed[printed.index("{") :])["Time"]["operator"]
     assert operators["FusedRNN"]["Count"] == 1
     assert operators["_backward_FusedRNN"]["Count"] == 1

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 # Command by tool, and where its output has which counter.
@@ -21,7 +22,7 @@ TOOLS = {
         },
     ),
     "valgrind": (
-        ["valgrind", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"],
+        ["valgrind", "--tool=cachegrind", "--cache-sim=yes"],  # writes a file where it runs
         {
             "instructions": r"I\s+refs:\s+([\d,]+)",
             "first-level misses": r"D1\s+misses:\s+([\d,]+)",
@@ -43,12 +44,14 @@ def counters_of_call(
         return {}
     counts = []
     for calls in CALLS:
-        done = subprocess.run(
-            [*command, str(program), *options, "--only", name, "--calls", str(calls)],
-            env={**os.environ, "FUSED_RNN_MAX_ISA": isa},
-            capture_output=True,
-            text=True,
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [*command, str(program.resolve()), *options, "--only", name, "--calls", str(calls)],
+                env={**os.environ, "FUSED_RNN_MAX_ISA": isa},
+                cwd=folder,
+                capture_output=True,
+                text=True,
+            )
         found = {key: re.search(p, done.stderr, re.MULTILINE) for key, p in patterns.items()}
         if done.returncode != 0 or f'"isa": "{isa}"' not in done.stdout or None in found.values():
             return {}
