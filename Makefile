@@ -53,9 +53,9 @@ export PATH := $(CURDIR)/.venv/bin:$(value PATH)
 .PHONY: ds2 test bench-peers bench-kernels build fuzz soak lint format sanitize sanitize-cpp \
   sanitize-python sanitize-thread test-mkl docs wheel clean help
 
-# Characters that have a meaning of their own in CMake's lists and patterns, in Ninja's files or in
-# PATH. `make clean` and the list of targets do without these.
-SPECIAL := " ; : | < > \ [ ] * ?
+# Characters that have a meaning of their own in CMake's lists and patterns, in Ninja's files, in the
+# linker's options or in PATH. `make clean` and the list of targets do without these.
+SPECIAL := " , ; : | < > \ [ ] * ?
 ifneq ($(filter-out clean help,$(MAKECMDGOALS)),)
   ifneq ($(strip $(foreach character,$(SPECIAL),$(findstring $(character),$(CURDIR)))),)
     $(error The build tools expected a path without any of $(SPECIAL), got $(CURDIR))
@@ -95,19 +95,21 @@ define other_build
 endef
 run_ctest = CTEST_OUTPUT_ON_FAILURE=1 $(CMAKE) --build $1 --target test
 
-MKL_PACKAGES := python -m pip install --quiet mkl-static mkl-include
-MKL_OPTIONS := -DFUSED_RNN_GEMM=mkl
+.PHONY: mkl-packages mkl sanitized
+mkl-packages: $(READY)
+	python -m pip install --quiet mkl-static mkl-include
+
+mkl: mkl-packages
+	$(call other_build,build/mkl,-DFUSED_RNN_GEMM=mkl)
 
 # Intel MKL beside oneDNN where its packages can be had, else oneDNN alone.
 bench-kernels: build
 	rm -f build/mkl/cmake/bench_kernels
-	-$(MKL_PACKAGES) && $(call other_build,build/mkl,$(MKL_OPTIONS))
+	-$(MAKE) mkl
 	python tools/kernels_page.py --page docs/kernels.md $(BUILD)/bench_kernels \
 	  $$(ls build/mkl/cmake/bench_kernels)
 
-test-mkl: $(READY)
-	$(MKL_PACKAGES)
-	$(call other_build,build/mkl,$(MKL_OPTIONS))
+test-mkl: mkl
 	$(call run_ctest,build/mkl/cmake)
 	PYTHONPATH="$$PWD/build/mkl/lib" python -m pytest $(TESTS)
 
@@ -146,7 +148,6 @@ library = $$(g++ -print-file-name=$1)
 PRELOAD := $(call library,libasan.so) $(call library,libubsan.so) $(call library,libstdc++.so.6)
 SANITIZED_TESTS := $(addprefix tests/test_,core_forward core_backward core_threads lengths edges \
   projection operator operator_errors gluon_layer streaming weights)
-.PHONY: sanitized
 sanitized: $(READY)
 	$(call other_build,build/asan,-DFUSED_RNN_SANITIZE=address$(comma)undefined)
 
@@ -161,7 +162,7 @@ sanitize-thread: $(READY)
 	$(CMAKE) -S . -B build/tsan -G Ninja -DFUSED_RNN_PYTHON=OFF -DFUSED_RNN_SANITIZE=thread \
 	  -DCMAKE_PREFIX_PATH="$$PWD/.venv"
 	$(CMAKE) --build build/tsan
-	TSAN_OPTIONS="suppressions='$$PWD/tools/tsan.txt'" $(call run_ctest,build/tsan)
+	$(call run_ctest,build/tsan)
 
 docs: $(READY)
 	$(call claim,build/docs)
@@ -185,7 +186,6 @@ clean:
 help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
 
-# The steps read and write nothing but the environment, so they may be taken again at any time.
 $(READY): pyproject.toml
 	@$(call quote,$(or $(BASE),false)) $(USABLE) || { echo "PYTHON: expected a CPython 3.8 to 3.11 with" \
 	  "ensurepip (mxnet 1.9.1 needs numpy < 1.24, which newer ones do not have), found" \
