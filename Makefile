@@ -53,8 +53,8 @@ export PATH := $(CURDIR)/.venv/bin:$(value PATH)
 .PHONY: ds2 test bench-peers bench-kernels build fuzz soak lint format sanitize sanitize-cpp \
   sanitize-python sanitize-thread test-mkl docs wheel clean help
 
-# Characters that have a meaning of their own in CMake's lists and patterns, in Ninja's files, in the
-# linker's options or in PATH. `make clean` and the list of targets do without these.
+# Characters that mean something in CMake's lists and patterns, in Ninja's files, in options of the
+# linker or in PATH. `make clean` and the list of targets do without these tools.
 SPECIAL := " , ; : | < > \ [ ] * ?
 ifneq ($(filter-out clean help,$(MAKECMDGOALS)),)
   ifneq ($(strip $(foreach character,$(SPECIAL),$(findstring $(character),$(CURDIR)))),)
@@ -142,12 +142,13 @@ format: $(READY)
 
 sanitize: sanitize-cpp sanitize-python sanitize-thread
 
-# Of Python the libraries of ours alone are instrumented, so the leaks of MXNet and of Python itself
-# are not looked for. What the sanitizers' libraries need must be loaded first.
+# Only our libraries are instrumented; leaks of Python and MXNet are not looked for. The sanitizers'
+# libraries must be loaded before all others, and the C++ library with them, since they look up its
+# functions for exceptions as they start.
 library = $$(g++ -print-file-name=$1)
 PRELOAD := $(call library,libasan.so) $(call library,libubsan.so) $(call library,libstdc++.so.6)
-SANITIZED_TESTS := $(addprefix tests/test_,core_forward core_backward core_threads lengths edges \
-  projection operator operator_errors gluon_layer streaming weights)
+SANITIZED_TESTS := $(addprefix tests/test_,core_forward core_backward core_threads core_errors \
+  fuzz lengths edges projection operator operator_errors gluon_layer streaming weights)
 sanitized: $(READY)
 	$(call other_build,build/asan,-DFUSED_RNN_SANITIZE=address$(comma)undefined)
 
@@ -187,8 +188,8 @@ help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
 
 $(READY): pyproject.toml
-	@$(call quote,$(or $(BASE),false)) $(USABLE) || { echo "PYTHON: expected a CPython 3.8 to 3.11 with" \
-	  "ensurepip (mxnet 1.9.1 needs numpy < 1.24, which newer ones do not have), found" \
+	@$(call quote,$(or $(BASE),false)) $(USABLE) || { echo "PYTHON: expected a CPython 3.8 to 3.11" \
+	  "with ensurepip (mxnet 1.9.1 needs numpy < 1.24, which newer ones do not have), found" \
 	  $(call quote,'$(BASE)') >&2; exit 1; }
 	$(if $(OTHER),@! $(call ours,.venv) || rm -rf .venv)
 	$(call claim,.venv)
