@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -49,25 +50,24 @@ def tree(tmp_path, request):
     for name in ("Makefile", "pyproject.toml", "mkdocs.yml"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("include", "src", "tests"):
+        (folder / name).mkdir()
     source = folder / "src" / "one file.cc"
-    source.parent.mkdir()
     source.write_text("int x;\n")
     return folder
 
 
-def environment_of(tree: Path, python: str = sys.executable) -> Path:
-    """A .venv as make would have made it, whose programs tell that they ran."""
-    bin_folder = tree / ".venv" / "bin"
-    bin_folder.mkdir(parents=True)
-    for name in ("python", "ruff"):
-        program = bin_folder / name
-        program.write_text(
-            f'#!/bin/sh\nif [ "$1" = -c ]; then exec "{python}" "$@"; fi\necho "ran {name}" "$@"\n'
-        )
-        program.chmod(0o755)
+def environment_of(tree: Path) -> None:
+    """A .venv as make would have made it, whose python tells what modules and files it runs."""
+    program = tree / ".venv" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f'#!/bin/sh\nif [ "$1" = -c ]; then exec {shlex.quote(sys.executable)} "$@"; fi\n'
+        'echo "ran python" "$@"\n'
+    )
+    program.chmod(0o755)
     (tree / ".venv" / MARK).touch()
     (tree / ".venv" / "ready").touch()
-    return bin_folder
 
 
 def files_below(folder: Path) -> set[str]:
