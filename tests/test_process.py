@@ -133,6 +133,68 @@ def test_threads_run_where_the_process_may_though_openmp_binds_its_own():
     assert int(out.split("free")[1]) >= 2, out
 
 
+HAMMER = (
+    ROUTES
+    + """
+import os, signal
+expected = [bits(route()) for route in routes]
+sizes = iter(range(10_000))
+def pack():
+    _core.PackedWeights("lstm", params, 24, 96, bidirectional=True)
+def allocate():
+    # Sizes of products that the matrix library has no code for yet, and of buffers.
+    T, N = 1 + next(sizes) % 40, 1 + next(sizes) % 37
+    out = functional.gru(np.ones((T, N, 24), "f"), np.ones(3 * 40 * 66, "f"), hidden_size=40,
+                         training=True)
+    out.backward(out.y)
+over = {pack: False, operator: False}
+def repeat(call, kind):
+    while not over[kind]:
+        call()
+def start(calls, kind):
+    threads = [threading.Thread(target=repeat, args=(call, kind)) for call in calls]
+    for thread in threads:
+        thread.start()
+    return threads
+def fork(routes):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends one that hangs
+        code = 1
+        try:
+            for _ in range(2):
+                assert [bits(route()) for route in routes] == expected[: len(routes)]
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+routes = (core, numpy, streaming, operator)
+expected = [expected[k] for k in (0, 2, 3, 1)]
+_core.set_num_threads(3)
+try:
+    ours = start((core, numpy, streaming, pack, allocate), pack)
+    mxnets = start((operator,) * 3, operator)
+    for _ in range(25):
+        fork(routes[:3])
+    # MXNet's own engine does not survive a fork while threads wait for it.
+    over[operator] = True
+    for thread in mxnets:
+        thread.join()
+    for _ in range(10):
+        fork(routes)
+finally:
+    over[pack] = over[operator] = True
+for thread in ours:
+    thread.join()
+print("same")
+"""
+)
+
+
+def test_forks_while_eight_threads_compute():
+    assert "same" in run_code(HAMMER, timeout=300)
+
+
 DAEMONS = """
 import sys, threading, time
 import numpy as np
