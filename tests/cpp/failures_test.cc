@@ -115,22 +115,12 @@ void TestEveryAllocation(bool lasting) {
   for (long failing = 1; !complete && failing < 5000; ++failing) {
     // At times a size that the matrix library has not seen, since compiling takes long.
     const Case c = TrainingCase(6 + failing / 8);
-    const Problem problem = c.WithType(DTypeOf<T>());
     const Inputs<T> in(c, 1);
-    Results<T> out(in);
-    Memory reserve = MakeMemory(ReserveBytes(problem));
-    Memory workspace =
-        MakeMemory(std::max(ForwardWorkspaceBytes(problem, true), BackwardWorkspaceBytes(problem)));
-    ForwardArgs forward = MakeForwardArgs(c, in, &out);
-    forward.workspace = workspace.data();
-    forward.reserve = reserve.data();
-    BackwardArgs backward = MakeBackwardArgs(c, in, &out, {});
-    backward.workspace = workspace.data();
-    backward.reserve = reserve.data();
+    TrainingArgs<T> args(c, in);
     const auto calls = [&] {
-      PackedWeights packed(problem, in.params.data());
-      Forward(problem, forward);
-      Backward(problem, backward);
+      PackedWeights packed(args.problem, in.params.data());
+      Forward(args.problem, args.forward);
+      Backward(args.problem, args.backward);
     };
     g_lasting = lasting;
     g_until_failure = failing;
@@ -144,7 +134,7 @@ void TestEveryAllocation(bool lasting) {
     complete = g_until_failure.exchange(-1) > 0;
     if (complete) CHECK(!threw);
     calls();
-    if (failing % 16 == 1) CHECK(SameBits(RunTraining(c, in).dparams, out.dparams));
+    if (failing % 16 == 1) CHECK(SameBits(RunTraining(c, in).dparams, args.out.dparams));
   }
   CHECK(complete);
 }

@@ -258,27 +258,18 @@ template <typename T>
 void TestInterrupt(Mode mode, int64_t H) {
   Case c = TeamCase(mode, 400);
   c.problem.H = H;  // of 8 units one thread runs the steps
-  const Problem problem = c.WithType(DTypeOf<T>());
   const Inputs<T> in(c, 1);
-  Results<T> out(in);
-  Memory reserve = MakeMemory(ReserveBytes(problem));
-  Memory workspace =
-      MakeMemory(std::max(ForwardWorkspaceBytes(problem, true), BackwardWorkspaceBytes(problem)));
-  ForwardArgs forward = MakeForwardArgs(c, in, &out);
-  forward.workspace = workspace.data();
-  forward.reserve = reserve.data();
-  BackwardArgs backward = MakeBackwardArgs(c, in, &out, {});
-  backward.workspace = workspace.data();
-  backward.reserve = reserve.data();
+  TrainingArgs<T> args(c, in);
+  const Problem& problem = args.problem;
   for (int enough : {1, 5}) {
     Asked of_forward(enough), of_backward(enough), of_pack(1);
-    forward.interrupt = of_forward.interrupt();
-    CHECK(Ends([&] { Forward(problem, forward); }));
+    args.forward.interrupt = of_args.forward.interrupt();
+    CHECK(Ends([&] { Forward(problem, args.forward); }));
     CHECK_EQ(of_forward.times, enough);
-    forward.interrupt = {};
-    Forward(problem, forward);
-    backward.interrupt = of_backward.interrupt();
-    CHECK(Ends([&] { Backward(problem, backward); }));
+    args.forward.interrupt = {};
+    Forward(problem, args.forward);
+    args.backward.interrupt = of_args.backward.interrupt();
+    CHECK(Ends([&] { Backward(problem, args.backward); }));
     CHECK_EQ(of_backward.times, enough);
     CHECK_EQ(of_forward.elsewhere + of_backward.elsewhere, 0);
     CHECK(Ends([&] { PackedWeights(problem, in.params.data(), of_pack.interrupt()); }));
@@ -286,11 +277,11 @@ void TestInterrupt(Mode mode, int64_t H) {
   // A caller who never has enough changes nothing.
   const Results<T> expected = RunTraining(c, in);
   Asked patient(1 << 30);
-  forward.interrupt = backward.interrupt = patient.interrupt();
-  Forward(problem, forward);
-  Backward(problem, backward);
-  CheckSameOutputs(out, expected);
-  CheckSameGradients(out, expected);
+  args.forward.interrupt = args.backward.interrupt = patient.interrupt();
+  Forward(problem, args.forward);
+  Backward(problem, args.backward);
+  CheckSameOutputs(args.out, expected);
+  CheckSameGradients(args.out, expected);
 }
 
 void TestInterrupt() {

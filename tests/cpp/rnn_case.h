@@ -253,6 +253,30 @@ Results<T> RunTraining(const Case& c, const Inputs<T>& in) {
   return out;
 }
 
+// The arguments of both passes of a training, with memory of their own, for tests that call them in
+// ways of their own.
+template <typename T>
+struct TrainingArgs {
+  TrainingArgs(const Case& c, const Inputs<T>& in)
+      : problem(c.WithType(DTypeOf<T>())),
+        out(in),
+        reserve(MakeMemory(ReserveBytes(problem))),
+        workspace(MakeMemory(
+            std::max(ForwardWorkspaceBytes(problem, true), BackwardWorkspaceBytes(problem)))),
+        forward(MakeForwardArgs(c, in, &out)),
+        backward(MakeBackwardArgs(c, in, &out, {})) {
+    forward.workspace = backward.workspace = workspace.data();
+    forward.reserve = reserve.data();
+    backward.reserve = reserve.data();
+  }
+
+  const Problem problem;
+  Results<T> out;
+  Memory reserve, workspace;
+  ForwardArgs forward;
+  BackwardArgs backward;
+};
+
 template <typename T>
 void CheckSameOutputs(const Results<T>& a, const Results<T>& b) {
   CHECK(SameBits(a.y, b.y));
