@@ -263,12 +263,12 @@ void TestInterrupt(Mode mode, int64_t H) {
   const Problem& problem = args.problem;
   for (int enough : {1, 5}) {
     Asked of_forward(enough), of_backward(enough), of_pack(1);
-    args.forward.interrupt = of_args.forward.interrupt();
+    args.forward.interrupt = of_forward.interrupt();
     CHECK(Ends([&] { Forward(problem, args.forward); }));
     CHECK_EQ(of_forward.times, enough);
     args.forward.interrupt = {};
     Forward(problem, args.forward);
-    args.backward.interrupt = of_args.backward.interrupt();
+    args.backward.interrupt = of_backward.interrupt();
     CHECK(Ends([&] { Backward(problem, args.backward); }));
     CHECK_EQ(of_backward.times, enough);
     CHECK_EQ(of_forward.elsewhere + of_backward.elsewhere, 0);
