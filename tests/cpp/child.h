@@ -9,6 +9,14 @@
 
 #include "check.h"
 
+// Whether a sanitizer's allocator serves the process: it holds its locks across a fork and reserves
+// more addresses than a limit may allow.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FUSED_RNN_SANITIZED 1
+#else
+#define FUSED_RNN_SANITIZED 0
+#endif
+
 namespace fused_rnn {
 
 // Calls body() in a forked child; the exit code, or -1 if it was killed, as one that hangs is.

@@ -19,13 +19,7 @@
 #include "naive_rnn.h"
 #include "rnn_case.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define FUSED_RNN_OWN_ALLOCATOR 0  // the sanitizer's
-#else
-#define FUSED_RNN_OWN_ALLOCATOR 1
-#endif
-
-#if FUSED_RNN_OWN_ALLOCATOR
+#if !FUSED_RNN_SANITIZED
 namespace {
 // The allocation that fails, counted down from when it is set; and all that follow, if `lasting`.
 std::atomic<long> g_until_failure{-1};
@@ -87,7 +81,7 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
 }
 void operator delete(void* memory) noexcept { __libc_free(memory); }
 void operator delete(void* memory, size_t) noexcept { __libc_free(memory); }
-#endif  // FUSED_RNN_OWN_ALLOCATOR
+#endif  // !FUSED_RNN_SANITIZED
 
 namespace fused_rnn {
 namespace {
@@ -105,7 +99,7 @@ Case TrainingCase(int64_t N) {
   return c;
 }
 
-#if FUSED_RNN_OWN_ALLOCATOR
+#if !FUSED_RNN_SANITIZED
 // One call after another lacks the first, the second, ... of all the allocations it makes, alone or
 // with all that follow.
 template <typename T>
@@ -138,8 +132,6 @@ void TestEveryAllocation(bool lasting) {
   }
   CHECK(complete);
 }
-#endif  // FUSED_RNN_OWN_ALLOCATOR
-
 // More than the process may have: it throws, says how much, and goes on.
 void TestAddressSpace() {
   CHECK(PassesInChild([] {
@@ -154,6 +146,7 @@ void TestAddressSpace() {
     RunTraining(c, Inputs<float>(c, 1));
   }));
 }
+#endif  // !FUSED_RNN_SANITIZED
 
 // Without code of the library's making: the same within rounding, on our own kernels.
 void TestNoCodeOfOurMaking() {
@@ -180,8 +173,8 @@ void TestNoCodeOfOurMaking() {
 int main() {
   using namespace fused_rnn;
   TestNoCodeOfOurMaking();
+#if !FUSED_RNN_SANITIZED
   TestAddressSpace();
-#if FUSED_RNN_OWN_ALLOCATOR
   dl_iterate_phdr(FindLibrary, nullptr);
   for (int threads : {1, 3}) {
     SetNumThreads(threads);

@@ -308,7 +308,7 @@ int main() {
   TestThreadsOfAChild();
   TestSettingsThatChange<float>();
   TestSettingsThatChange<double>();
-  TestForkWhileThreadsCompute();
+  if (!FUSED_RNN_SANITIZED) TestForkWhileThreadsCompute();
   TestInterrupt();
   return TestResult();
 }
