@@ -132,6 +132,7 @@ void TestEveryAllocation(bool lasting) {
   }
   CHECK(complete);
 }
+
 // More than the process may have: it throws, says how much, and goes on.
 void TestAddressSpace() {
   CHECK(PassesInChild([] {
