@@ -12,7 +12,7 @@ import time
 import pytest
 
 from fused_rnn import _core, cli
-from fused_rnn.bench import conversions, grid, measure, peers, probes, results, tables
+from fused_rnn.bench import compare, conversions, grid, measure, peers, probes, results, tables
 from fused_rnn.bench.grid import parse_shape
 from fused_rnn.bench.problem import Problem
 from fused_rnn.bench.results import Row, Run
@@ -287,7 +287,6 @@ def test_a_peer_that_dies_stops_the_run(monkeypatch, small):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--rounds", "2"], "--rounds: expected at least 3, got 2"),
         (["--peer", "torch"], "--peer: expected NAME=PYTHON"),
         (["--peer", f"{peers.NATIVE}=/nowhere/python"], "No such file"),
         (["--groups", "three"], "groups: expected some of one, two"),
@@ -330,3 +329,85 @@ def test_compare_knows_noise_from_change(monkeypatch, tmp_path, capsys):
     )
     bench(monkeypatch, "compare", before, after)
     assert "slower by" not in capsys.readouterr().out
+
+
+READING = {"bytes_read": 10**9, "bandwidth_gbs": 50.0}  # 20 ms, the multiply-adds 10 ms
+
+
+@pytest.mark.parametrize(
+    "before, after, seconds",
+    [
+        (dict(peak=100.0, **READING), dict(peak=67.0, **READING), 0.025),  # bound by reading
+        (dict(READING), dict(READING, bandwidth_gbs=30.0), 0.025),  # whose rate was probed anew
+        (dict(peak=100.0), dict(peak=61.0), 0.2),  # a call's cost is 19 of 20 parts of it
+    ],
+)
+def test_compare_does_not_scale_what_the_multiply_adds_do_not_bound(before, after, seconds):
+    """8 % more time is 8 %, and the same time no change, whatever the probes say."""
+    first = Run({}, {}, {}, [row([seconds] * 3, **before)])
+    for factor, verdict in ((1.08, "slower"), (1.0, "same")):
+        second = Run({}, {}, {}, [row([factor * seconds] * 3, **after)])
+        (change,) = compare.changes(first, second)
+        assert (change.relative, change.verdict) == (pytest.approx(factor - 1), verdict)
+        assert not change.scaled
+
+
+def test_compare_scales_what_the_multiply_adds_bound():
+    """Half the rate and twice the time is no change; with the rate as before it is one, also where
+    the slower run is far from the bound.
+    """
+    first = Run({}, {}, {}, [row([0.015] * 3)])
+    (change,) = compare.changes(first, Run({}, {}, {}, [row([0.03] * 3, peak=50.0)]))
+    assert (change.relative, change.scaled) == (pytest.approx(0), True)
+    (change,) = compare.changes(first, Run({}, {}, {}, [row([0.045] * 3)]))
+    assert (change.relative, change.scaled) == (pytest.approx(2), True)
+
+
+def ds2_file(path, seconds: float, **changes) -> str:
+    """As `bench ds2` writes it; `changes` of the settings that it did not write at first."""
+    entry = {
+        **{"mode": "lstm", "training": True, "batch": 20, "flops": 10**9},
+        **{"native_seconds": [0.03] * 3, "ours_seconds": [seconds] * 3, "peak_gflops": [100.0] * 3},
+        "summary": {},
+    }
+    shape = {"T": 300, "N": 20, "I": 800, "H": 800, "L": 1, "D": 1}
+    content = {"shape": shape, "environment": {"threads": 2}, "rows": [entry], **changes}
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def test_compare_reads_ds2(monkeypatch, tmp_path, capsys):
+    before, after = ds2_file(tmp_path / "a.json", 0.012), ds2_file(tmp_path / "b.json", 0.018)
+    with pytest.raises(SystemExit) as ended:
+        bench(monkeypatch, "compare", before, after)
+    assert ended.value.code == 1
+    name = "ds2: T300 N20 I800 H800 L1 D1, LSTM, forward+backward"
+    assert f"slower by 50.0%: {name}\n" in capsys.readouterr().out
+    bench(monkeypatch, "compare", after, before)
+    other = ds2_file(tmp_path / "c.json", 0.018, settings={"imperative": True, "dtype": "float32"})
+    bench(monkeypatch, "compare", before, other)
+    assert "0 rows in both; A alone has 1, B alone 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "No such file"),
+        (b"\xff\xfe{\x00}\x00", "expected UTF-8"),
+        (b'{"a": "\xe9"}', "expected UTF-8"),
+        (b"{", "expected JSON"),
+        (b"[]", "expected what `bench grid`"),
+        (b"5", "expected what `bench grid`"),
+        (b'{"rows": [{"group": "g"}], "environment": {}}', "expected what `bench grid`"),
+        (b'{"rows": [1], "environment": {}, "shape": {}}', "expected what `bench"),
+    ],
+)
+def test_unreadable_results_are_named(monkeypatch, tmp_path, content, message):
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_bytes(content)
+    good = saved(tmp_path / "good.json", [])
+    for command in (["compare", good, path], ["compare", path, good], ["report", path]):
+        with pytest.raises(SystemExit) as ended:
+            bench(monkeypatch, *command)
+        assert str(path) in str(ended.value.code) and message in str(ended.value.code)

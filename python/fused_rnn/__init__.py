@@ -2,12 +2,11 @@
 
 Importing this package registers the operator FusedRNN in MXNet (mx.nd.FusedRNN, mx.sym.FusedRNN,
 npx.fused_rnn). `install` makes MXNet's own RNN run on it; so does importing with
-FUSED_RNN_INSTALL=1 in the environment, as FUSED_RNN_RECOMPUTE=1 does for `set_recompute`.
+FUSED_RNN_INSTALL=1 in the environment, as FUSED_RNN_RECOMPUTE=1 does for `set_recompute`
+(or true, yes, on; 0, false, no, off or nothing leave it).
 """
 
 from __future__ import annotations
-
-import os
 
 from fused_rnn import _library
 
@@ -20,19 +19,30 @@ from fused_rnn._core import sizes, version  # noqa: E402
 from fused_rnn._library import memory, release_memory, set_recompute  # noqa: E402
 from fused_rnn.convert import convert  # noqa: E402
 from fused_rnn.install import install, installed  # noqa: E402
+from fused_rnn.settings import (  # noqa: E402
+    gemm_backend,
+    isa,
+    num_threads,
+    set_num_threads,
+    switch,
+)
 from fused_rnn.streaming import Stream  # noqa: E402
 
 __all__ = [
     "Stream",
     "convert",
     "functional",
+    "gemm_backend",
     "gluon",
     "install",
     "installed",
+    "isa",
     "memory",
     "nd",
+    "num_threads",
     "release_memory",
     "rnn",
+    "set_num_threads",
     "set_recompute",
     "sizes",
     "sym",
@@ -42,7 +52,7 @@ __version__ = version()
 
 _amp.register()
 
-if os.environ.get("FUSED_RNN_INSTALL") == "1":
+if switch("FUSED_RNN_INSTALL"):
     install()
-if os.environ.get("FUSED_RNN_RECOMPUTE") == "1":
+if switch("FUSED_RNN_RECOMPUTE"):
     set_recompute(True)

@@ -7,30 +7,53 @@ import dataclasses
 import sys
 from pathlib import Path
 from statistics import median
+from typing import Any, Hashable
 
-from fused_rnn.bench import results, tables
+from fused_rnn.bench import options, pages, report, results, tables
 from fused_rnn.bench.peers import OURS
-from fused_rnn.bench.results import Row, Run
+from fused_rnn.bench.results import Run
 
 LEAST = 0.03  # a smaller change is none, however quiet the machine was
+COMPUTING = 0.5  # share of the bound from which on a time follows the rate of multiply-adds
 
 
 @dataclasses.dataclass
 class Change:
-    """One row in both runs. Times are relative to the bound, which swings with the machine."""
+    """One row in both runs.
 
-    before: Row
-    after: Row
+    Where the multiply-adds make most of the time, in either run, times are relative to what these
+    take at the rate of the same round, which swings with the machine. Elsewhere they are as they
+    are: reading, and what a call costs, do not follow that rate.
+    """
+
+    before: Any  # results.Row or report.Row, and so is the other
+    after: Any
+
+    @property
+    def name(self) -> str:
+        """Says what was measured."""
+        return f"{self.after.group}: {self.after.key}"
+
+    @property
+    def scaled(self) -> bool:
+        """Whether times are relative to those of the multiply-adds."""
+        rows = (self.before, self.after)
+        computing = all(row.bound_by == "FLOPs" for row in rows)
+        return computing and max(row.fraction() for row in rows) >= COMPUTING
+
+    def _times(self, row: Any) -> list[float]:
+        seconds = row.seconds[OURS]
+        return [s / b for s, b in zip(seconds, row.bounds())] if self.scaled else seconds
 
     @property
     def relative(self) -> float:
         """Time after over time before, less one."""
-        return median(_relative(self.after)) / median(_relative(self.before)) - 1
+        return median(self._times(self.after)) / median(self._times(self.before)) - 1
 
     @property
     def noise(self) -> float:
         """Half the width of the middle half of the samples, of both runs; at least LEAST."""
-        spreads = [_spread(_relative(row)) for row in (self.before, self.after)]
+        spreads = [_spread(self._times(row)) for row in (self.before, self.after)]
         return max(LEAST, sum(spreads))
 
     @property
@@ -41,10 +64,6 @@ class Change:
         return "faster" if self.relative < -self.noise else "same"
 
 
-def _relative(row: Row) -> list[float]:
-    return [seconds / bound for seconds, bound in zip(row.seconds[OURS], row.bounds())]
-
-
 def _spread(values: list[float]) -> float:
     """The quartiles' distance from each other, halved, as a share of the median."""
     ordered = sorted(values)
@@ -52,21 +71,30 @@ def _spread(values: list[float]) -> float:
     return (high - low) / 2 / median(values)
 
 
-def changes(before: Run, after: Run) -> list[Change]:
+def changes(before: Run | report.Run, after: Run | report.Run) -> list[Change]:
     """Of all rows that both runs have."""
-    old = {row.identity: row for row in before.rows}
+    old: dict[Hashable, Any] = {row.identity: row for row in before.rows}
     return [Change(old[row.identity], row) for row in after.rows if row.identity in old]
+
+
+def load(path: Path) -> Run | report.Run:
+    """What `bench grid` or `bench ds2` wrote."""
+    content = options.read_json(path)
+    of_ds2 = isinstance(content, dict) and "shape" in content
+    return (report if of_ds2 else results).parse(content, path)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `bench compare`."""
-    parser.add_argument("before", type=Path, metavar="A.json")
+    parser.add_argument(
+        "before", type=Path, metavar="A.json", help="of `bench grid` or `bench ds2`"
+    )
     parser.add_argument("after", type=Path, metavar="B.json")
 
 
 def run(args: argparse.Namespace) -> None:
     """Prints both; ends with 1 if anything got slower."""
-    runs = [results.load(path) for path in (args.before, args.after)]
+    runs = [load(path) for path in (args.before, args.after)]
     different = [
         [name, str(runs[0].environment.get(name)), str(value)]
         for name, value in runs[1].environment.items()
@@ -75,20 +103,25 @@ def run(args: argparse.Namespace) -> None:
     found = changes(*runs)
     lines = [
         [
-            f"{change.after.group}: {change.after.key}",
+            change.name,
             tables.spread(change.before.seconds[OURS]),
             tables.spread(change.after.seconds[OURS]),
             f"{change.relative:+.1%}",
+            "time / bound" if change.scaled else "time",
             f"{change.noise:.1%}",
             change.verdict,
         ]
         for change in sorted(found, key=lambda change: -change.relative)
     ]
-    note = "The change is that of the time over the bound of the same round."
-    tables.show(
+    note = (
+        "The change is that of the time; where the multiply-adds bound it, of the time over the "
+        "bound of the same round."
+    )
+    columns = ["", "A", "B", "change", "of", "noise", "verdict"]
+    pages.show(
         [
             tables.Table("What is different", "", ["", "A", "B"], different),
-            tables.Table("Ours, ms", note, ["", "A", "B", "change", "noise", ""], lines),
+            tables.Table("Ours, ms", note, columns, lines),
         ]
     )
     print(
@@ -97,6 +130,6 @@ def run(args: argparse.Namespace) -> None:
     )
     slower = [change for change in found if change.verdict == "slower"]
     for change in slower:
-        print(f"slower by {change.relative:.1%}: {change.after.group}: {change.after.key}")
+        print(f"slower by {change.relative:.1%}: {change.name}")
     if slower:
         sys.exit(1)

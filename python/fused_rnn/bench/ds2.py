@@ -14,7 +14,6 @@ import argparse
 import os
 import sys
 import time
-from pathlib import Path
 
 import mxnet as mx
 import numpy as np
@@ -22,12 +21,14 @@ from tqdm import tqdm
 
 import fused_rnn
 from fused_rnn import _core
-from fused_rnn.bench import environment, report
-from fused_rnn.bench.problem import Problem
+from fused_rnn.bench import environment, options, report
+from fused_rnn.bench.problem import ELEMENT_BYTES, Problem
 from fused_rnn.bench.report import Row
+from fused_rnn.bench.results import MODES, pass_name
 
 MIN_ROUNDS = 3
-MODES = ("lstm", "gru", "rnn_tanh")
+USUAL_MODES = ("lstm", "gru", "rnn_tanh")
+DTYPES = ("float32", "float64")  # those of the native operator
 OPERATORS = {"native": "RNN", "ours": "FusedRNN"}  # names in mx.sym and mx.nd
 DIFFERENTIATED = ("data", "parameters")
 PEAK_SECONDS = 0.05
@@ -36,8 +37,8 @@ PEAK_SECONDS = 0.05
 class Bound:
     """An operator bound to its inputs."""
 
-    def __init__(self, name: str, inputs: dict[str, mx.nd.NDArray], options: dict) -> None:
-        symbol = getattr(mx.sym, name)(**{key: mx.sym.var(key) for key in inputs}, **options)
+    def __init__(self, name: str, inputs: dict[str, mx.nd.NDArray], attributes: dict) -> None:
+        symbol = getattr(mx.sym, name)(**{key: mx.sym.var(key) for key in inputs}, **attributes)
         self.gradients = {key: mx.nd.zeros_like(inputs[key]) for key in DIFFERENTIATED}
         requests = {key: "write" if key in DIFFERENTIATED else "null" for key in inputs}
         self.executor = symbol.bind(mx.cpu(), inputs, self.gradients, requests)
@@ -53,8 +54,8 @@ class Bound:
 class Imperative:
     """An operator called as a function."""
 
-    def __init__(self, name: str, inputs: dict[str, mx.nd.NDArray], options: dict) -> None:
-        self.operator, self.options = getattr(mx.nd, name), options
+    def __init__(self, name: str, inputs: dict[str, mx.nd.NDArray], attributes: dict) -> None:
+        self.operator, self.attributes = getattr(mx.nd, name), attributes
         self.inputs = {key: array.copy() for key, array in inputs.items()}
         for key in DIFFERENTIATED:
             self.inputs[key].attach_grad()
@@ -63,9 +64,9 @@ class Imperative:
     def run(self, heads: list[mx.nd.NDArray] | None) -> list[mx.nd.NDArray]:
         """Outputs; with heads also the gradients."""
         if heads is None:
-            return self.operator(**self.inputs, **self.options)
+            return self.operator(**self.inputs, **self.attributes)
         with mx.autograd.record():
-            outputs = self.operator(**self.inputs, **self.options)
+            outputs = self.operator(**self.inputs, **self.attributes)
         mx.autograd.backward(outputs, heads)
         return outputs
 
@@ -80,9 +81,9 @@ class Case:
         bound = shape.H**-0.5  # the usual initialisation
 
         def uniform(limit: float, *size: int) -> mx.nd.NDArray:
-            return mx.nd.array(rng.uniform(-limit, limit, size), dtype="float32")
+            return mx.nd.array(rng.uniform(-limit, limit, size), dtype=shape.dtype)
 
-        self.shape = shape
+        self.shape, self.imperative = shape, imperative
         inputs = {
             "data": uniform(1, shape.T, shape.N, shape.I),
             "parameters": uniform(bound, shape.layout.size),
@@ -91,7 +92,7 @@ class Case:
             inputs[name] = uniform(1, *states)
         self.heads = [uniform(1, shape.T, shape.N, shape.D * shape.H)]
         self.heads += [uniform(1, *states) for _ in range(state_count)]
-        options = {
+        attributes = {
             "mode": shape.mode,
             "state_size": shape.H,
             "num_layers": shape.L,
@@ -99,7 +100,7 @@ class Case:
             "state_outputs": True,
         }
         form = Imperative if imperative else Bound
-        self.operators = {key: form(name, inputs, options) for key, name in OPERATORS.items()}
+        self.operators = {key: form(name, inputs, attributes) for key, name in OPERATORS.items()}
 
     def run(self, operator: str, training: bool) -> list[mx.nd.NDArray]:
         """One pass, waited for: MXNet's engine is asynchronous."""
@@ -128,13 +129,13 @@ class Case:
                 )
 
     def tolerance(self, expected: np.ndarray) -> float:
-        """Rounding of float32: a random walk over the additions that lead to one element.
+        """Rounding: a random walk over the additions that lead to one element.
 
         Earlier time steps do not count: weights of this size let their errors die out.
         """
         shape = self.shape
         additions = shape.L * (shape.input_sizes[-1] + shape.H) + shape.T * shape.N
-        return float(np.finfo(np.float32).eps * np.sqrt(additions) * np.abs(expected).max())
+        return float(np.finfo(expected.dtype).eps * np.sqrt(additions) * np.abs(expected).max())
 
 
 def timed(case: Case, operator: str, training: bool) -> float:
@@ -152,12 +153,12 @@ def profile(case: Case, training: bool) -> str:
     total = stages.pop("elapsed") * _core.num_threads()
     stages["other"] = total - sum(stages.values())
     shares = " | ".join(f"{name} {seconds / total:.1%}" for name, seconds in stages.items())
-    return f"{case.shape.mode} {report.pass_name(training)}: {shares}"
+    return f"{case.shape.mode} {pass_name(training)}: {shares}"
 
 
-def fma_peak() -> float:
-    """GFLOP/s that all threads reach now, on float32 multiply-adds in registers."""
-    return _core.fma_peak("float32", 0, PEAK_SECONDS)
+def fma_peak(dtype: str) -> float:
+    """GFLOP/s that all threads reach now, on multiply-adds in registers."""
+    return _core.fma_peak(dtype, 0, PEAK_SECONDS)
 
 
 def measure(case: Case, training: bool, rounds: int, seconds: float, progress: tqdm) -> Row:
@@ -169,17 +170,17 @@ def measure(case: Case, training: bool, rounds: int, seconds: float, progress: t
         if k >= MIN_ROUNDS and time.perf_counter() - start > seconds:
             progress.total -= rounds - k
             break
-        probes = [fma_peak()]
+        probes = [fma_peak(case.shape.dtype)]
         for name in OPERATORS if k % 2 == 0 else reversed(list(OPERATORS)):
             samples[name].append(timed(case, name, training))
-            probes.append(fma_peak())
+            probes.append(fma_peak(case.shape.dtype))
         peaks.append(max(probes))
         progress.update()
     return Row(
-        mode=case.shape.mode,
+        problem=case.shape,
         training=training,
-        batch=case.shape.N,
-        flops=case.shape.flops(training),
+        imperative=case.imperative,
+        threads=_core.num_threads(),
         native_seconds=samples["native"],
         ours_seconds=samples["ours"],
         peak_gflops=peaks,
@@ -195,18 +196,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("H", 800, "hidden size"),
         ("layers", 1, "layers"),
     ):
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"{meaning} ({default})")
+        parser.add_argument(
+            f"--{name}", type=options.whole(1), default=default, help=f"{meaning} ({default})"
+        )
     parser.add_argument("--bidirectional", action="store_true", help="both directions")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
-    parser.add_argument("--rounds", type=int, default=10, help=f"at least {MIN_ROUNDS} (10)")
-    parser.add_argument(
-        "--budget",
-        type=float,
-        default=240,
-        help="seconds for the rounds; fewer rounds if over (240)",
-    )
-    parser.add_argument("--threads", type=int, help="of both (OMP_NUM_THREADS, or one per core)")
-    parser.add_argument("--output", type=Path, default=Path("bench_results"), metavar="DIR")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=USUAL_MODES)
+    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0])
+    options.add_common(parser, budget=240, least_rounds=MIN_ROUNDS)
     parser.add_argument(
         "--imperative", action="store_true", help="calls on arrays instead of a bound symbol"
     )
@@ -218,13 +214,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def bytes_needed(problem: Problem) -> int:
+    """About what both operators and their inputs take in training."""
+    try:
+        sizes = _core.sizes(
+            *(problem.mode, problem.T, problem.N, problem.I, problem.H),
+            num_layers=problem.L,
+            bidirectional=problem.D == 2,
+            dtype=problem.dtype,
+        )
+    except ValueError as error:
+        raise options.UserError(f"sizes: {error}") from error
+    rows = problem.T * problem.N * ELEMENT_BYTES[problem.dtype]
+    arrays = sizes["params"] + rows * (problem.I + problem.D * problem.H)
+    return 3 * arrays + 2 * (sizes["reserve"] + sizes["workspace_backward"])
+
+
 def run(args: argparse.Namespace) -> None:
     """Compares, measures, reports."""
+    threads = str(options.thread_count(args))
+    options.prepare_folder(args.output, "--output")
     if args.model:
         return run_model(args)
-    if args.rounds < MIN_ROUNDS:
-        sys.exit(f"--rounds: expected at least {MIN_ROUNDS}, got {args.rounds}")
-    threads = str(args.threads or os.environ.get("OMP_NUM_THREADS") or environment.core_count())
+    sizes = {name: getattr(args, name) for name in "TNIH"}
+    sizes.update(L=args.layers, D=2 if args.bidirectional else 1)
+    problems = [Problem(mode, **sizes, dtype=args.dtype) for mode in dict.fromkeys(args.modes)]
+    options.check_memory(max(map(bytes_needed, problems)))
     if os.environ.get("OMP_NUM_THREADS") != threads:
         # Said to OpenMP before it starts, hence in a new process: left to itself, MXNet takes every
         # processor for half a core and uses half of them.
@@ -234,22 +249,22 @@ def run(args: argparse.Namespace) -> None:
         sys.exit(
             "install() has replaced the native operator; unset FUSED_RNN_INSTALL to measure it"
         )
-    sizes = {name: getattr(args, name) for name in "TNIH"}
-    sizes.update(L=args.layers, D=2 if args.bidirectional else 1)
-    passes = [(mode, training) for mode in args.modes for training in (False, True)]
     rows, profiles = [], []
-    with tqdm(total=len(passes) * args.rounds, unit="round") as progress:
-        for mode in args.modes:
-            progress.set_description(f"{mode}: comparing")
-            case = Case(Problem(mode, **sizes), args.imperative)
+    passes = 2 * len(problems)
+    with tqdm(total=passes * args.rounds, unit="round") as progress:
+        for problem in problems:
+            progress.set_description(f"{problem.mode}: comparing")
+            with progress.external_write_mode():  # MXNet writes a line when a symbol is bound
+                case = Case(problem, args.imperative)
             case.compare()
             for training in (False, True):
-                progress.set_description(f"{mode}: {report.pass_name(training)}")
-                seconds = args.budget / len(passes)
-                rows.append(measure(case, training, args.rounds, seconds, progress))
+                progress.set_description(f"{problem.mode}: {pass_name(training)}")
+                rows.append(measure(case, training, args.rounds, args.budget / passes, progress))
                 if args.profile:
                     profiles.append(profile(case, training))
-    report.write(rows, sizes, environment.describe(), args.output)
+    machine = {**environment.describe(), "command": options.command()}
+    settings = {"dtype": args.dtype, "imperative": args.imperative}
+    report.write(report.Run(sizes, settings, machine, rows), args.output)
     print(*profiles, sep="\n")
 
 

@@ -23,9 +23,12 @@ class _OneDnnVersion(ctypes.Structure):
     _fields_ = [("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int)]
 
 
-def onednn_version() -> str:
-    """The version of the oneDNN library in the package."""
-    query = ctypes.CDLL(str(PACKAGE / "libdnnl.so.3")).dnnl_version
+def onednn_version() -> str | None:
+    """The version of the oneDNN library in the package; None if it was built with another."""
+    library = PACKAGE / "libdnnl.so.3"
+    if not library.exists():
+        return None
+    query = ctypes.CDLL(str(library)).dnnl_version
     query.restype = ctypes.POINTER(_OneDnnVersion)
     version = query().contents
     return f"{version.major}.{version.minor}.{version.patch}"
@@ -59,7 +62,7 @@ def commit() -> str | None:
 
 
 def describe() -> dict[str, str | int | bool | None]:
-    """All of it, in the order of printing."""
+    """All of it, in the order of printing; None where there is none."""
     return {
         "fused_rnn": fused_rnn.__version__,
         "commit": commit(),
@@ -69,6 +72,7 @@ def describe() -> dict[str, str | int | bool | None]:
         "python": platform.python_version(),
         "cpu": cpu_model(),
         "isa": _core.isa(),
+        "gemm": _core.gemm_backend() if hasattr(_core, "gemm_backend") else None,
         "threads": _core.num_threads(),
         "installed": fused_rnn.installed(),
     }

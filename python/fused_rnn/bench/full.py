@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import shlex
 import signal
 import sys
 import time
@@ -14,7 +12,17 @@ from typing import Iterator
 
 from tqdm import tqdm
 
-from fused_rnn.bench import environment, grid, measure, peers, plots, probes, results, tables
+from fused_rnn.bench import (
+    environment,
+    grid,
+    measure,
+    options,
+    pages,
+    peers,
+    plots,
+    probes,
+    results,
+)
 from fused_rnn.bench.results import Run
 
 
@@ -33,15 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--grid", type=Path, default=grid.DEFAULT, help="a file like grid.json")
     parser.add_argument("--groups", nargs="+", metavar="GROUP", help="of the grid; default: all")
-    parser.add_argument("--rounds", type=int, default=10, help="at most (10)")
-    parser.add_argument(
-        "--budget", type=float, default=1500, help="seconds for the whole run (1500)"
-    )
-    parser.add_argument("--threads", type=int, help="of all (OMP_NUM_THREADS, or one per core)")
+    options.add_common(parser, budget=1500, least_rounds=measure.MIN_ROUNDS)
     parser.add_argument(
         "--contended", action="store_true", help="beside a process that keeps one core busy"
     )
-    parser.add_argument("--output", type=Path, default=Path("bench_results"), metavar="DIR")
     parser.add_argument(
         "--page", type=Path, metavar="FILE.md", help="also writes this page, its plots beside it"
     )
@@ -86,20 +89,16 @@ def cleaning_up_on_sigterm() -> Iterator[None]:
 @cleaning_up_on_sigterm()
 def run(args: argparse.Namespace) -> None:
     """Measures, and writes what was measured so far after every block."""
-    if args.rounds < measure.MIN_ROUNDS:
-        sys.exit(f"--rounds: expected at least {measure.MIN_ROUNDS}, got {args.rounds}")
     end = time.monotonic() + args.budget
-    threads = args.threads or int(os.environ.get("OMP_NUM_THREADS") or environment.core_count())
-    try:
-        blocks = grid.load(args.grid, threads, args.contended, args.groups)
-    except (OSError, KeyError, ValueError) as error:
-        sys.exit(f"--grid: {error}")
+    threads = options.thread_count(args)
+    blocks = grid.load(args.grid, threads, args.contended, args.groups)
+    options.prepare_folder(args.output, "--output")
+    if args.page:
+        options.prepare_folder(args.page.parent, "--page")
     installed, versions = find_peers(args)
-    command = shlex.join(["python", "-m", "fused_rnn", *sys.argv[1:]])
-    machine = {**environment.describe(), "threads": threads, "command": command}
+    machine = {**environment.describe(), "threads": threads, "command": options.command()}
     found = Run(machine, versions, probes.measure(threads))
-    args.output.mkdir(parents=True, exist_ok=True)
-    stem = args.output / "grid"
+    stem = options.free_stem(args.output / "grid", machine)
     with tqdm(total=len(blocks), unit="block") as progress:
         measurement = measure.Measurement(
             installed, args.rounds, end, lambda text: progress.set_postfix_str(text)
@@ -124,16 +123,19 @@ def run(args: argparse.Namespace) -> None:
 
 def report_saved(args: argparse.Namespace) -> None:
     """Writes the files of an earlier run anew, from its samples."""
-    report(results.load(args.run_file), args.run_file.with_suffix(""), args.page)
+    found = results.load(args.run_file)
+    for path in filter(None, (args.run_file, args.page)):
+        options.prepare_folder(path.parent, str(path))
+    report(found, args.run_file.with_suffix(""), args.page)
 
 
 def report(found: Run, stem: Path, page: Path | None) -> None:
     """Prints the tables and writes all files."""
-    tables.show(tables.everything(found))
+    pages.show(page.everything(found))
     results.save(found, stem.with_suffix(".json"))
     results.save_csv(found, stem.with_suffix(".csv"))
     for target in filter(None, (stem.with_suffix(".md"), page)):
         target.parent.mkdir(parents=True, exist_ok=True)
         drawn = plots.save(found, target.with_suffix(""))
-        target.write_text(tables.page(found, drawn, target.parent))
+        target.write_text(pages.page(found, drawn, target.parent), encoding="utf-8")
         print(f"Wrote {target}")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import re
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
+from fused_rnn.bench.options import UserError, read_json
 from fused_rnn.bench.peers import PEERS
-from fused_rnn.bench.problem import Problem
+from fused_rnn.bench.problem import ELEMENT_BYTES, Problem
+from fused_rnn.bench.results import MODES
 
 DEFAULT = Path(__file__).with_name("grid.json")
 PASSES = {"forward": False, "training": True}
+# What the lists of a group may hold.
+WORDS = {"modes": MODES, "passes": PASSES, "dtypes": ELEMENT_BYTES, "peers": PEERS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +36,12 @@ class Block:
 def parse_shape(text: str) -> dict[str, int]:
     """The sizes in a text like "T300 N20 I800 H800 L5 D2"."""
     sizes = {word[0]: int(word[1:]) for word in text.split() if re.fullmatch(r"[TNIHLD]\d+", word)}
-    if len(sizes) != len(text.split()) or not set("TNIH") <= set(sizes):
-        raise ValueError(f"shape: expected the form 'T300 N20 I800 H800 L5 D2', found {text!r}")
+    usual = len(sizes) == len(text.split()) and set("TNIH") <= set(sizes)
+    if not usual or min(sizes.values()) < 1 or sizes.get("D", 1) > 2:
+        raise UserError(
+            "shape: expected the form 'T300 N20 I800 H800 L5 D2', sizes of 1 or more, D of 1 or 2; "
+            f"found {text!r}"
+        )
     return sizes
 
 
@@ -75,14 +82,33 @@ def load(
     path: Path, threads: int, contended: bool = False, groups: Sequence[str] | None = None
 ) -> list[Block]:
     """The blocks of those groups, or of all."""
-    content = json.loads(path.read_text())
+    try:
+        content = read_json(path)
+        return list(_chosen(content, threads, contended, groups))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path}: expected what fused_rnn/bench/grid.json has: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _chosen(
+    content: dict[str, Any], threads: int, contended: bool, groups: Sequence[str] | None
+) -> Iterator[Block]:
     names = [group["name"] for group in content["groups"]]
     for name in groups or ():
         if name not in names:
-            raise ValueError(f"groups: expected some of {', '.join(names)}; found {name!r}")
-    return [
-        block
-        for group in content["groups"]
-        if not groups or group["name"] in groups
-        for block in _blocks(group, content["shapes"], threads, contended)
-    ]
+            raise UserError(f"groups: expected some of {', '.join(names)}; found {name!r}")
+    for group in content["groups"]:
+        _check_words(group)
+        if not groups or group["name"] in groups:
+            yield from _blocks(group, content["shapes"], threads, contended)
+
+
+def _check_words(group: dict[str, Any]) -> None:
+    for name, known in WORDS.items():
+        for word in group.get(name, ()):
+            if word not in known:
+                raise UserError(
+                    f"{name} of {group['name']!r}: expected some of {', '.join(known)}; "
+                    f"found {word!r}"
+                )

@@ -1,45 +1,70 @@
-"""Figures of a benchmark: a table, a JSON file with every sample, and a bar plot."""
+"""What `bench ds2` found: a table, a JSON file with every sample, and a bar plot."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Hashable
 
-LABELS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "vRNN tanh"}
-
-
-def pass_name(training: bool) -> str:
-    """What is timed."""
-    return "forward+backward" if training else "forward"
+from fused_rnn.bench import pages
+from fused_rnn.bench.options import UserError, free_stem
+from fused_rnn.bench.peers import NATIVE, OURS
+from fused_rnn.bench.problem import Problem
+from fused_rnn.bench.results import MODES, key, pass_name
+from fused_rnn.bench.tables import Table, ratio, spread
 
 
 @dataclass
 class Row:
-    """The samples of one mode and pass; the k-th ones were taken in the same round."""
+    """The samples of one problem and pass; the k-th ones were taken in the same round."""
 
-    mode: str
+    problem: Problem
     training: bool
-    batch: int
-    flops: int
+    imperative: bool
+    threads: int
     native_seconds: list[float]
     ours_seconds: list[float]
     peak_gflops: list[float]
 
+    group = "ds2"
+    bound_by = "FLOPs"
+
     @property
     def name(self) -> str:
         """The row's name in table and plot."""
-        return f"{LABELS[self.mode]} {pass_name(self.training)}"
+        return f"{MODES[self.problem.mode]} {pass_name(self.training)}"
 
-    def gflops(self, seconds: list[float]) -> float:
-        """The median rate."""
-        return self.flops / median(seconds) / 1e9
+    @property
+    def key(self) -> str:
+        """Says what was measured."""
+        shape = " ".join(f"{name}{getattr(self.problem, name)}" for name in "TNIHLD")
+        form = ", imperative" if self.imperative else ""
+        return key(shape, self.problem, self.training) + form
 
-    def peak_fraction(self, seconds: list[float]) -> float:
-        """The median share of the peak that the same round measured."""
-        return median(self.flops / s / 1e9 / peak for s, peak in zip(seconds, self.peak_gflops))
+    @property
+    def identity(self) -> Hashable:
+        """For finding the row in another run."""
+        return (self.problem, self.training, self.imperative, self.threads)
+
+    @property
+    def seconds(self) -> dict[str, list[float]]:
+        """By peer."""
+        return {NATIVE: self.native_seconds, OURS: self.ours_seconds}
+
+    @property
+    def flops(self) -> int:
+        """Operations of the matrix products."""
+        return self.problem.flops(self.training)
+
+    def bounds(self) -> list[float]:
+        """Seconds that the operations take at the peak, by round."""
+        return [self.flops / peak / 1e9 for peak in self.peak_gflops]
+
+    def fraction(self, peer: str = OURS) -> float:
+        """The share of the peak that a peer reaches, the median over rounds."""
+        return median(b / s for b, s in zip(self.bounds(), self.seconds[peer]))
 
     def speedups(self) -> list[float]:
         """Native over ours, round by round."""
@@ -50,96 +75,131 @@ class Row:
         return {
             "native_ms": 1e3 * median(self.native_seconds),
             "ours_ms": 1e3 * median(self.ours_seconds),
-            "ours_samples_per_second": self.batch / median(self.ours_seconds),
-            "native_gflops": self.gflops(self.native_seconds),
-            "ours_gflops": self.gflops(self.ours_seconds),
-            "native_peak_fraction": self.peak_fraction(self.native_seconds),
-            "ours_peak_fraction": self.peak_fraction(self.ours_seconds),
+            "ours_samples_per_second": self.problem.N / median(self.ours_seconds),
+            "native_gflops": self.flops / median(self.native_seconds) / 1e9,
+            "ours_gflops": self.flops / median(self.ours_seconds) / 1e9,
+            "native_peak_fraction": self.fraction(NATIVE),
+            "ours_peak_fraction": self.fraction(OURS),
             "peak_gflops": median(self.peak_gflops),
             "speedup": median(self.speedups()),
         }
 
+    def content(self) -> dict[str, Any]:
+        """For the file."""
+        return {
+            "mode": self.problem.mode,
+            "training": self.training,
+            "batch": self.problem.N,
+            "flops": self.flops,
+            "native_seconds": self.native_seconds,
+            "ours_seconds": self.ours_seconds,
+            "peak_gflops": self.peak_gflops,
+            "summary": self.summary(),
+        }
 
-def milliseconds(seconds: list[float]) -> str:
-    """Median (minimum-maximum)."""
-    middle, low, high = (1e3 * f(seconds) for f in (median, min, max))
-    digits = 1 if middle < 100 else 0
-    return f"{middle:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
+
+@dataclass
+class Run:
+    """Everything that one run found."""
+
+    shape: dict[str, int]  # by the letters TNIHLD
+    settings: dict[str, Any]  # dtype, imperative
+    environment: dict[str, Any]
+    rows: list[Row]
+
+    @property
+    def title(self) -> str:
+        """Says what ran where."""
+        machine = self.environment
+        sizes = " ".join(f"{name}={value}" for name, value in self.shape.items())
+        form = ", calls on arrays" if self.settings["imperative"] else ""
+        where = f"{machine['cpu']}, {machine['isa']}, {machine['threads']} threads"
+        return f"{self.settings['dtype']}, {sizes}{form}; {where}"
+
+    @property
+    def stem(self) -> str:
+        """Of its files."""
+        words = ["ds2", *(f"{name}{value}" for name, value in self.shape.items())]
+        words += [self.settings["dtype"]] * (self.settings["dtype"] != "float32")
+        words += ["imperative"] * self.settings["imperative"]
+        return "_".join(words)
 
 
-def table(rows: list[Row]) -> str:
-    """A Markdown table, aligned to be read as text too."""
-    cells = [
-        [
-            "",
-            "native ms",
-            "ours ms",
-            "samples/s",
-            "GFLOP/s",
-            "of FMA peak",
-            "speed-up",
-            "rounds",
+def parse(content: Any, path: Path) -> Run:
+    """What `write` wrote to that file. The first versions wrote no settings."""
+    try:
+        settings = content.get("settings", {"dtype": "float32", "imperative": False})
+        rows = [
+            Row(
+                Problem(entry["mode"], **content["shape"], dtype=settings["dtype"]),
+                entry["training"],
+                settings["imperative"],
+                content["environment"]["threads"],
+                **{name: entry[name] for name in ("native_seconds", "ours_seconds", "peak_gflops")},
+            )
+            for entry in content["rows"]
         ]
-    ]
-    for row in rows:
-        figures, ratios = row.summary(), row.speedups()
-        cells.append(
+        return Run(content["shape"], settings, content["environment"], rows)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: expected what `bench ds2` writes: {error}") from error
+
+
+def table(run: Run) -> Table:
+    """Both operators' times, and the rates of ours."""
+    columns = ["", "native ms", "ours ms", "samples/s", "GFLOP/s", "of FMA peak", "speed-up"]
+    lines = []
+    for row in run.rows:
+        figures = row.summary()
+        lines.append(
             [
                 row.name,
-                milliseconds(row.native_seconds),
-                milliseconds(row.ours_seconds),
+                spread(row.native_seconds),
+                spread(row.ours_seconds),
                 f"{figures['ours_samples_per_second']:.1f}",
                 f"{figures['ours_gflops']:.0f}",
                 f"{figures['ours_peak_fraction']:.0%}",
-                f"{figures['speedup']:.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
-                str(len(ratios)),
+                ratio(row.speedups()),
+                str(len(row.ours_seconds)),
             ]
         )
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |"
-        for line in cells
-    ]
-    lines.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
-    return "\n".join(lines)
+    note = "Median (min-max). Speed-up above 1: ours is faster."
+    return Table(run.title, note, [*columns, "rounds"], lines)
 
 
-def plot(rows: list[Row], title: str, path: Path) -> None:
-    """Bars of both operators as shares of the peak, the speed-up above them."""
+def plot(run: Run, path: Path) -> None:
+    """Bars of both operators as shares of the peak, the speed-up above both."""
     from matplotlib.figure import Figure  # the object interface needs no display
 
+    rows = run.rows
     figure = Figure(figsize=(1.6 * len(rows) + 2, 4.5), layout="constrained")
     axes = figure.subplots()
-    for offset, label, samples in (
-        (-0.2, "mx.nd.RNN", [row.native_seconds for row in rows]),
-        (0.2, "FusedRNN", [row.ours_seconds for row in rows]),
-    ):
-        shares = [100 * row.peak_fraction(seconds) for row, seconds in zip(rows, samples)]
+    for offset, label, peer in ((-0.2, "RNN (MXNet)", NATIVE), (0.2, "FusedRNN (ours)", OURS)):
+        shares = [100 * row.fraction(peer) for row in rows]
         axes.bar([k + offset for k in range(len(rows))], shares, width=0.4, label=label)
     for k, row in enumerate(rows):
-        height = 100 * row.peak_fraction(row.ours_seconds)
-        axes.text(k + 0.2, height, f"{median(row.speedups()):.1f}x", ha="center", va="bottom")
+        height = 100 * max(row.fraction(peer) for peer in row.seconds)
+        text = f"{median(row.speedups()):.2f}x"
+        axes.annotate(text, (k, height), (0, 3), textcoords="offset points", ha="center")
     axes.set_xticks(range(len(rows)), [row.name.replace(" forward", "\nforward") for row in rows])
     axes.set_ylabel("% of the FMA peak")
     axes.set_ylim(0, 110)
-    axes.set_title(title, fontsize="medium")
-    figure.legend(loc="outside lower center", ncols=2)
+    axes.set_title(run.title.replace("; ", "\n"), fontsize="medium")
+    title = "above the bars: RNN's time over FusedRNN's"
+    figure.legend(loc="outside lower center", ncols=2, title=title)
     figure.savefig(path, dpi=120)
 
 
-def write(rows: list[Row], shape: dict[str, int], machine: dict[str, Any], output: Path) -> None:
+def write(run: Run, output: Path) -> None:
     """Prints the table; writes JSON and plot and says where."""
-    sizes = " ".join(f"{name}={value}" for name, value in shape.items())
-    where = f"{machine['cpu']}, {machine['isa']}, {machine['threads']} threads"
-    print(f"\nfloat32, {sizes}; {where}; median (min-max)\n\n{table(rows)}\n")
-    output.mkdir(parents=True, exist_ok=True)
-    stem = output / ("ds2_" + "_".join(f"{name}{value}" for name, value in shape.items()))
+    pages.show([table(run)])
+    stem = free_stem(output / run.stem, run.environment)
     content = {
-        "shape": shape,
-        "environment": machine,
-        "rows": [{**asdict(row), "summary": row.summary()} for row in rows],
+        "shape": run.shape,
+        "settings": run.settings,
+        "environment": run.environment,
+        "rows": [row.content() for row in run.rows],
     }
-    json_path, plot_path = stem.with_suffix(".json"), stem.with_suffix(".png")
-    json_path.write_text(json.dumps(content, indent=2) + "\n")
-    plot(rows, f"DS2 {sizes}; {where}", plot_path)
+    json_path, plot_path = (stem.with_name(stem.name + end) for end in (".json", ".png"))
+    json_path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    plot(run, plot_path)
     print(f"Wrote {json_path} and {plot_path}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from fused_rnn.bench.options import UserError, read_json
 from fused_rnn.bench.peers import NATIVE, OURS
 from fused_rnn.bench.problem import Problem
 
@@ -139,22 +140,27 @@ class Run:
 
 def save(run: Run, path: Path) -> None:
     """Every sample, as JSON."""
-    path.write_text(json.dumps(dataclasses.asdict(run), indent=1) + "\n")
+    path.write_text(json.dumps(dataclasses.asdict(run), indent=1) + "\n", encoding="utf-8")
+
+
+def parse(content: Any, path: Path) -> Run:
+    """What `save` wrote to that file."""
+    try:
+        rows = [Row(**{**row, "problem": Problem(**row["problem"])}) for row in content["rows"]]
+        return Run(**{**content, "rows": rows})
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: expected what `bench grid` writes: {error}") from error
 
 
 def load(path: Path) -> Run:
     """What `save` wrote."""
-    content = json.loads(path.read_text())
-    content["rows"] = [
-        Row(**{**row, "problem": Problem(**row["problem"])}) for row in content["rows"]
-    ]
-    return Run(**content)
+    return parse(read_json(path), path)
 
 
 def save_csv(run: Run, path: Path) -> None:
     """One line for each row and peer."""
     lines = [row.figures(peer) for row in run.rows for peer in row.seconds]
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(lines[0]) if lines else [])
         writer.writeheader()
         writer.writerows(lines)

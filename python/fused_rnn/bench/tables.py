@@ -1,9 +1,8 @@
-"""A run as tables: for the terminal, and as a page of the documentation."""
+"""What a run found, as tables."""
 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Collection, Iterator, Sequence
 
@@ -24,7 +23,8 @@ class Table:
 
     def markdown(self) -> str:
         """As Markdown."""
-        lines = [self.columns, ["---"] * len(self.columns), *self.lines]
+        lines = [self.columns, ["---"] * len(self.columns)]
+        lines += [[cell.replace("|", "\\|") for cell in line] for line in self.lines]
         body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         note = self.note + "\n\n" if self.note else ""
         return f"## {self.title}\n\n{note}{body}\n"
@@ -58,13 +58,33 @@ def _peers_of(rows: list[Row], run: Run) -> list[str]:
     return [name for name in run.timed if any(name in row.seconds for row in rows)]
 
 
+def _name(row: Row, run: Run, contended: bool = False) -> str:
+    """A row's key, and what else is not as in most rows of the run."""
+    threads = "" if row.threads == run.probes["threads"] else f", threads: {row.threads}"
+    return row.key + threads + (", contended" if contended else "")
+
+
+def _alone(run: Run) -> list[Row]:
+    """Rows without a busy neighbour that compare peers; where several groups measured the same,
+    the row with the most peers.
+    """
+    best: dict[Any, Row] = {}
+    for row in run.rows:
+        same = (row.shape, row.problem, row.training, row.threads)
+        more = same not in best or len(row.seconds) > len(best[same].seconds)
+        if more and not (row.contended or row.group.startswith("Scaling")):
+            best[same] = row
+    return list(best.values())
+
+
 def times(title: str, rows: list[Row], run: Run) -> Table:
     """Ours in full, the others as time and as ratio to ours."""
     others = [name for name in _peers_of(rows, run) if name != OURS]
+    all_contended = all(row.contended for row in rows)
     lines = []
     for row in rows:
-        threads = "" if row.threads == run.probes["threads"] else f", threads: {row.threads}"
-        line = [row.key + threads, milliseconds(median(row.bounds())), row.bound_by]
+        name = _name(row, run, row.contended and not all_contended)
+        line = [name, milliseconds(median(row.bounds())), row.bound_by]
         line += [spread(row.seconds[OURS]), f"{row.fraction():.0%}"]
         for name in others:
             if name in row.seconds:
@@ -77,7 +97,7 @@ def times(title: str, rows: list[Row], run: Run) -> Table:
         lines.append([*line, f"{max(row.others):.0%}", str(len(row.peak_gflops))])
     columns = ["", "bound, ms", "by", "ours, ms", "of the bound"]
     columns += [PEERS[name].label for name in others]
-    note = "One core is shared with a busy process." if rows[0].contended else ""
+    note = "One core is shared with a busy process." if all_contended else ""
     return Table(title, note, [*columns, "others", "rounds"], lines)
 
 
@@ -92,25 +112,31 @@ def latency(rows: list[Row], run: Run) -> Table:
         "Latency: percentiles",
         "50 / 90 / 99 % of single calls took at most these ms.",
         ["", *(PEERS[name].label for name in names)],
-        [_line(row, names, row.calls, cell) for row in rows],
+        [_line(row, run, names, row.calls, cell) for row in rows],
     )
 
 
 def _line(
-    row: Row, names: Sequence[str], known: Collection[str], cell: Callable[[Row, str], str]
+    row: Row,
+    run: Run,
+    names: Sequence[str],
+    known: Collection[str],
+    cell: Callable[[Row, str], str],
 ) -> list[str]:
     """A row, and a cell for each peer, which may be unknown."""
-    return [row.key, *(cell(row, name) if name in known else "-" for name in names)]
+    return [_name(row, run), *(cell(row, name) if name in known else "-" for name in names)]
 
 
 def _partners(
     rows: list[Row], other: Callable[[Row], bool], same: Callable[[Row], Any]
 ) -> Iterator[tuple[Row, Row]]:
-    """Each row of the other kind after the plain one that is otherwise the same."""
-    plain = {same(row): row for row in rows if not other(row)}
-    for row in rows:
-        if other(row) and same(row) in plain:
-            yield plain[same(row)], row
+    """Each row of the other kind after the plain one that is otherwise the same; of several, the
+    one that shares the most peers with it.
+    """
+    for row in filter(other, rows):
+        found = [each for each in rows if not other(each) and same(each) == same(row)]
+        if found:
+            yield max(found, key=lambda each: len(each.seconds.keys() & row.seconds)), row
 
 
 def lengths(run: Run) -> Table | None:
@@ -122,7 +148,7 @@ def lengths(run: Run) -> Table | None:
 
     lines = []
     for full, part in _partners(run.rows, lambda row: row.problem.variable_length, same):
-        line = [full.key, f"{part.problem.rows / full.problem.rows:.0%}"]
+        line = [_name(full, run, full.contended), f"{part.problem.rows / full.problem.rows:.0%}"]
         for name in (OURS, "torch", "onnxruntime"):
             if name in full.seconds and name in part.seconds:
                 times = [median(row.seconds[name]) for row in (full, part)]
@@ -149,15 +175,12 @@ def half_types(run: Run) -> Table | None:
         problem = dataclasses.replace(row.problem, dtype="float32")
         return problem, row.training, row.threads, row.contended
 
-    lines = [
-        [
-            half.key,
-            milliseconds(median(single.seconds[OURS])),
-            milliseconds(median(half.seconds[OURS])),
-            f"{median(single.seconds[OURS]) / median(half.seconds[OURS]):.2f}",
-        ]
-        for single, half in _partners(run.rows, lambda row: row.problem.dtype[-2:] == "16", same)
-    ]
+    rows = [row for row in run.rows if row.problem.dtype != "float64"]
+    lines = []
+    for single, half in _partners(rows, lambda row: row.problem.dtype != "float32", same):
+        times = [median(row.seconds[OURS]) for row in (single, half)]
+        name = _name(half, run, half.contended)
+        lines.append([name, *map(milliseconds, times), f"{times[0] / times[1]:.2f}"])
     if not lines:
         return None
     return Table(
@@ -168,9 +191,7 @@ def half_types(run: Run) -> Table | None:
     )
 
 
-def _factors(
-    title: str, note: str, pairs: list[tuple[Row, Row]], run: Run, name: Callable[[Row], str]
-) -> Table | None:
+def _factors(title: str, note: str, pairs: list[tuple[Row, Row]], run: Run) -> Table | None:
     """Every peer's time in the second row over that in the first."""
 
     def factor(peer: str, pair: tuple[Row, Row]) -> str:
@@ -180,7 +201,7 @@ def _factors(
         return f"{second / first:.2f}"
 
     peers = [peer for peer in run.timed if any(factor(peer, pair) != "-" for pair in pairs)]
-    lines = [[name(pair[1]), *(factor(peer, pair) for peer in peers)] for pair in pairs]
+    lines = [[_name(pair[1], run), *(factor(peer, pair) for peer in peers)] for pair in pairs]
     return Table(title, note, ["", *(PEERS[p].label for p in peers)], lines) if lines else None
 
 
@@ -192,7 +213,7 @@ def contention(run: Run) -> Table | None:
 
     pairs = list(_partners(run.rows, lambda row: row.contended, same))
     note = "Time with it over time without it."
-    return _factors("A busy process on one core", note, pairs, run, lambda row: row.key)
+    return _factors("A busy process on one core", note, pairs, run)
 
 
 def crowding(run: Run) -> Table | None:
@@ -205,28 +226,32 @@ def crowding(run: Run) -> Table | None:
     rows = [row for row in run.rows if row.threads >= usual]
     pairs = list(_partners(rows, lambda row: row.threads > usual, same))
     note = f"Time over that with {usual}."
-    title = "More threads than cores"
-    return _factors(title, note, pairs, run, lambda row: f"{row.key}, threads: {row.threads}")
+    return _factors("More threads than cores", note, pairs, run)
 
 
 def call_and_step(run: Run) -> Table | None:
     """A line through the times over T: what a call costs apart from its steps."""
-    rows = [row for row in run.rows if row.group == "Scaling in T" and row.problem.T >= 10]
+    families: dict[str, list[Row]] = {}
+    for row in run.rows:
+        if row.group == "Scaling in T" and row.problem.T >= 10:
+            _, _, kind = _name(row, run, row.contended).partition(f"{row.shape}, ")
+            families.setdefault(kind, []).append(row)
     lines = []
-    for name in _peers_of(rows, run):
-        points = [(r.problem.T, median(r.seconds[name])) for r in rows if name in r.seconds]
-        if len(points) < 3:
-            continue
-        T, seconds = np.array(points).T
-        step, call = np.polyfit(T, seconds, 1, w=1 / seconds)
-        lines.append([PEERS[name].label, milliseconds(call), milliseconds(step)])
+    for kind, rows in families.items():
+        for name in _peers_of(rows, run):
+            points = [(r.problem.T, median(r.seconds[name])) for r in rows if name in r.seconds]
+            if len(points) < 3:
+                continue
+            T, seconds = np.array(points).T
+            step, call = np.polyfit(T, seconds, 1, w=1 / seconds)
+            lines.append([kind, PEERS[name].label, milliseconds(call), milliseconds(step)])
     if not lines:
         return None
     return Table(
         "Cost of a call and of a step",
         "Fitted to the times over T (10 and more steps): the first is packing of weights and other "
         "work that every call does, the second grows with the steps.",
-        ["", "call, ms", "step, ms"],
+        ["", "", "call, ms", "step, ms"],
         lines,
     )
 
@@ -244,9 +269,9 @@ def first_calls(run: Run) -> Table:
         "First / later, in ms. The first starts threads, makes code and allocates.",
         ["", *(PEERS[name].label for name in names)],
         [
-            _line(row, names, row.first_seconds, cell)
-            for row in run.rows
-            if not (row.training or row.contended or row.group.startswith("Scaling"))
+            _line(row, run, names, row.first_seconds, cell)
+            for row in _alone(run)
+            if not row.training
         ],
     )
 
@@ -254,9 +279,7 @@ def first_calls(run: Run) -> Table:
 def memory(run: Run) -> Table:
     """Measured peaks beside the library's own queries."""
     lines = []
-    for row in run.rows:
-        if row.contended or row.group.startswith("Scaling") or OURS not in row.memory:
-            continue
+    for row in _alone(run):
         sizes = row.sizes
         workspace = sizes["workspace_training"]
         if row.training:
@@ -265,7 +288,7 @@ def memory(run: Run) -> Table:
         native = row.memory.get(NATIVE)
         lines.append(
             [
-                row.key,
+                _name(row, run),
                 size(row.memory[OURS]),
                 "-" if native is None else size(native),
                 size(workspace + reserve + sizes["outputs"]),
@@ -302,7 +325,7 @@ def roofs(run: Run) -> Table:
 
 def machine(run: Run) -> Table:
     """What ran where."""
-    lines = [[name, str(value)] for name, value in run.environment.items()]
+    lines = [[name, str(value)] for name, value in run.environment.items() if value is not None]
     lines += [[PEERS[n].label, text] for n, text in run.peers.items() if n not in OF_THIS_PACKAGE]
     return Table("Machine and versions", "", ["", ""], lines)
 
@@ -311,83 +334,3 @@ def groups(run: Run) -> list[Table]:
     """The times, by group."""
     names = dict.fromkeys(row.group for row in run.rows)
     return [times(name, [row for row in run.rows if row.group == name], run) for name in names]
-
-
-def everything(run: Run) -> list[Table]:
-    """All tables of the page, in its order."""
-    tables = [*groups(run)]
-    rows = [row for row in run.rows if row.calls]
-    if rows:
-        tables.append(latency(rows, run))
-    more = (lengths, half_types, contention, crowding, call_and_step)
-    tables += filter(None, (table(run) for table in more))
-    if run.rows:
-        tables += [first_calls(run), memory(run)]
-    if run.left_out:
-        lines = [[name, reason] for name, reason in run.left_out.items()]
-        tables.append(Table("Left out of this run", "", ["", "why"], lines))
-    return [*tables, roofs(run), machine(run)]
-
-
-DISTURBED = 0.05  # others' share of the processors from which on times are theirs too
-INTRODUCTION = """# Benchmarks
-
-This page is the output of a command, on the machine at its end:
-
-```sh
-{command}
-```
-
-Every peer runs in a process of its own and gets the same weights and inputs; before anything is
-timed, its outputs and gradients are compared with ours, and a difference beyond rounding stops the
-run. All peers then alternate, round by round, each next to a probe of the processor's
-multiply-adds, because machines are shared and never twice the same. All use {threads} threads
-unless a row says otherwise.
-
-- **ours, ms**: `FusedRNN` as a bound symbol, as is MXNet's native operator, which is slower as a
-  function on arrays; the median of all rounds (minimum-maximum).
-- **bound**: what the processor needs at least, by the probes of the same round: for the operations
-  of the matrix products, or for reading the weights (those of the recurrence at every step),
-  whichever is longer. **of the bound**: the share of it that ours reaches. The probe reads a buffer
-  as large as a layer's recurrent weights, always from its start; steps that find a part of them in
-  a nearer cache, because they read to and fro, can be faster than a bound by reading.
-- **peers**: median ms, and their time over ours, round by round: median (minimum-maximum). Above 1,
-  ours is faster. Peers whose calls take over a second can have fewer rounds than ours, the first.
-- Peers that may keep weights in a format of their own between calls (ONNX Runtime, OpenVINO, oneDNN
-  in a forward) do so; so does **ours, Stream**: `fused_rnn.Stream` on NumPy arrays, which keeps its
-  states too. Ours and MXNet take the weights anew at every call.
-- **others**: the most that other processes took of the processors in any round. Libraries whose
-  threads spin while they wait for each other lose far more than that share: where it is not near
-  zero, a ratio says how they bear a neighbour, and not how fast they are alone.{disturbed}
-- **unfused**: `mx.rnn.LSTMCell`, unrolled.
-"""
-
-
-def page(run: Run, plots: list[tuple[str, Path]], folder: Path) -> str:
-    """The page; `plots` are captions and files, linked from `folder`."""
-    disturbed = sum(max(row.others) > DISTURBED for row in run.rows)
-    introduction = INTRODUCTION.format(
-        command=run.environment["command"],
-        threads=run.environment["threads"],
-        disturbed=f" **In this run: {disturbed} of {len(run.rows)} rows.**" if disturbed else "",
-    )
-    parts = [introduction]
-    parts += [f"![{caption}]({path.relative_to(folder)})\n" for caption, path in plots]
-    return "\n".join([*parts, *(table.markdown() for table in everything(run))])
-
-
-def show(tables: list[Table]) -> None:
-    """On the terminal, or without colours and as wide as needed if that is a file."""
-    from rich.console import Console
-    from rich.table import Table as RichTable
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=240)
-    for table in tables:
-        rich = RichTable(title=table.title, caption=table.note, title_justify="left")
-        for k, name in enumerate(table.columns):
-            rich.add_column(name, justify="right" if k else "left")
-        for line in table.lines:
-            rich.add_row(*line)
-        console.print(rich)
