@@ -131,7 +131,7 @@ def report_saved(args: argparse.Namespace) -> None:
 
 def report(found: Run, stem: Path, page: Path | None) -> None:
     """Prints the tables and writes all files."""
-    pages.show(page.everything(found))
+    pages.show(pages.everything(found))
     results.save(found, stem.with_suffix(".json"))
     results.save_csv(found, stem.with_suffix(".csv"))
     for target in filter(None, (stem.with_suffix(".md"), page)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Iterable
 
+from fused_rnn.bench import tables
 from fused_rnn.bench.peers import OURS, PEERS
 from fused_rnn.bench.results import Row, Run
 
@@ -18,44 +19,54 @@ SCALING = {
 }
 
 
+_BESIDE = {"textcoords": "offset points", "fontsize": "small"}  # points from what is named
+
+
 def _figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure  # the object interface needs no display
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def bars(run: Run, path: Path) -> bool:
-    """Every peer's share of the bound, in the groups that compare peers."""
-    rows = [
-        row
-        for row in run.rows
-        if len(row.seconds) > 2 and not row.contended and not row.group.startswith("Scaling")
-    ]
+def _color(run: Run, name: str) -> str:
+    return f"C{run.timed.index(name)}"
+
+
+def _legend(figure: Any, handles: Iterable[Any], labels: Iterable[str]) -> None:
+    """Above the axes, in rows that any of these figures has room for."""
+    figure.legend(list(handles), list(labels), loc="outside upper center", ncols=4)
+
+
+def shares(run: Run) -> Any:
+    """Every peer's share of the bound, in the groups that compare peers; None if there are none."""
+    rows = [row for row in tables.alone(run) if len(row.seconds) > 2]
     if not rows:
-        return False
-    names = [name for name in run.timed if any(name in row.seconds for row in rows)]
-    figure = _figure(9, 1 + 0.42 * len(rows))
+        return None
+    figure = _figure(9, 1.2 + 0.24 * len(rows))
     axes = figure.subplots()
-    height = 0.86 / len(names)
-    for k, name in enumerate(names):
+    for name in reversed(run.timed):  # ours on top
         found = [(i, row) for i, row in enumerate(rows) if name in row.seconds]
-        axes.barh(
-            [i + (k - (len(names) - 1) / 2) * height for i, _ in found],
+        axes.plot(
             [100 * row.fraction(name) for _, row in found],
-            height=height,
+            [i for i, _ in found],
+            "o" if name == OURS else "d",
+            markersize=9 if name == OURS else 6,
+            color=_color(run, name),
             label=PEERS[name].label,
         )
-    axes.set_yticks(range(len(rows)), [row.key for row in rows], fontsize="small")
-    axes.invert_yaxis()
+    axes.set_yticks(range(len(rows)), [tables.row_name(row, run) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(left=0)
     axes.set_xlabel("% of the bound")
-    axes.grid(axis="x", alpha=0.4)
-    figure.legend(loc="outside upper center", ncols=4, fontsize="small")
-    figure.savefig(path, dpi=110)
-    return True
+    axes.grid(alpha=0.4)
+    _legend(figure, *axes.get_legend_handles_labels())
+    return figure
 
 
-def roofline(run: Run, path: Path) -> bool:
-    """Rate over operations per byte that must be read, under the measured roofs."""
+def roofline(run: Run) -> Any:
+    """Rate over operations per byte that must be read, under the measured roofs; None if no row is
+    of the type and threads that they are measured for.
+    """
     rows = [
         row
         for row in run.rows
@@ -64,34 +75,39 @@ def roofline(run: Run, path: Path) -> bool:
         and not row.contended
     ]
     if not rows:
-        return False
+        return None
     figure = _figure(8, 5)
     axes = figure.subplots()
     peak = median(peak for row in rows for peak in row.peak_gflops)
     intensities = [row.flops / row.bytes_read for row in rows]
     span = [min(intensities) / 2, max(intensities) * 2]
     axes.hlines(peak, *span, color="black", linewidth=1)
-    axes.text(span[1], peak, "FMA peak ", ha="right", va="bottom", fontsize="small")
+    axes.annotate("FMA peak", (span[1], peak), (0, 4), ha="right", va="bottom", **_BESIDE)
     for name, probe in run.probes["read_bandwidth"].items():
         ridge = min(peak / probe["gbs"], span[1])
-        axes.plot([span[0], ridge], [span[0] * probe["gbs"], ridge * probe["gbs"]], "k:", lw=1)
-        axes.text(span[0], span[0] * probe["gbs"], f" {name}", va="bottom", fontsize="small")
+        lowest = span[0] * probe["gbs"]
+        if lowest >= peak:  # it is above the other roof here
+            continue
+        axes.plot([span[0], ridge], [lowest, ridge * probe["gbs"]], "k:", lw=1)
+        axes.annotate(name, (span[0], lowest), (-4, 0), ha="right", va="center", **_BESIDE)
+    axes.set_xlim(span[0] / 2, span[1] * 1.5)
     for name in run.timed:
         found = [row for row in rows if name in row.seconds]
         axes.scatter(
             [row.flops / row.bytes_read for row in found],
             [row.flops / median(row.seconds[name]) / 1e9 for row in found],
             s=26 if name == OURS else 10,
+            color=_color(run, name),
             label=PEERS[name].label,
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_ylim(top=2 * peak)
     axes.set_xlabel("operations per byte of weights that must be read")
     axes.set_ylabel("GFLOP/s")
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside upper center", ncols=4, fontsize="small")
-    figure.savefig(path, dpi=110)
-    return True
+    _legend(figure, *axes.get_legend_handles_labels())
+    return figure
 
 
 def _varied(row: Row) -> int:
@@ -99,44 +115,49 @@ def _varied(row: Row) -> int:
     return row.threads if letter == "threads" else getattr(row.problem, letter)
 
 
-def scaling(run: Run, path: Path) -> bool:
-    """The rate over T, N, H and the number of threads."""
-    groups = {
-        group: [row for row in run.rows if row.group == group and not row.training]
-        for group in SCALING
-    }
+def _scaled(run: Run, group: str) -> list[Row]:
+    """The forwards of a group, of one kind: that of the first."""
+
+    def kind(row: Row) -> Any:
+        return row.problem.mode, row.problem.dtype, row.problem.variable_length, row.contended
+
+    rows = [row for row in run.rows if row.group == group and not row.training]
+    return sorted((row for row in rows if kind(row) == kind(rows[0])), key=_varied)
+
+
+def scaling(run: Run) -> Any:
+    """The rate over T, N, H and the number of threads; None if nothing was scaled."""
+    groups = {group: _scaled(run, group) for group in SCALING}
     if not any(groups.values()):
-        return False
+        return None
     figure = _figure(11, 7.5)
-    labels: dict[str, Any] = {}
+    lines: dict[str, Any] = {}
     for axes, (group, rows) in zip(figure.subplots(2, 2).flat, groups.items()):
         for name in run.timed:
-            found = sorted((_varied(row), row) for row in rows if name in row.seconds)
+            found = [row for row in rows if name in row.seconds]
             if found:
-                (line,) = axes.plot(
-                    [x for x, _ in found],
-                    [row.flops / median(row.seconds[name]) / 1e9 for _, row in found],
+                (lines[PEERS[name].label],) = axes.plot(
+                    [_varied(row) for row in found],
+                    [row.flops / median(row.seconds[name]) / 1e9 for row in found],
                     marker="o",
                     markersize=4,
-                    color=f"C{run.timed.index(name)}",
+                    color=_color(run, name),
                     linewidth=2.5 if name == OURS else 1,
                 )
-                labels[PEERS[name].label] = line
         axes.set_xlabel(SCALING[group])
         axes.set_ylabel("GFLOP/s")
-        if rows and group != "Scaling in threads":
-            axes.set_xscale("log")
+        axes.set_xscale("log")
+        values = sorted({_varied(row) for row in rows})
+        axes.set_xticks(values, list(map(str, values)))
+        axes.minorticks_off()
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    figure.legend(
-        labels.values(), labels.keys(), loc="outside upper center", ncols=max(1, len(labels))
-    )
-    figure.savefig(path, dpi=110)
-    return True
+    _legend(figure, lines.values(), lines)
+    return figure
 
 
 PLOTS = {
-    "Share of the bound": ("bars", bars),
+    "Share of the bound": ("shares", shares),
     "Roofline": ("roofline", roofline),
     "Scaling": ("scaling", scaling),
 }
@@ -147,6 +168,8 @@ def save(run: Run, stem: Path) -> list[tuple[str, Path]]:
     saved = []
     for caption, (name, draw) in PLOTS.items():
         path = stem.with_name(f"{stem.name}-{name}.png")
-        if draw(run, path):
+        figure = draw(run)
+        if figure is not None:
+            figure.savefig(path, dpi=110)
             saved.append((caption, path))
     return saved

@@ -112,7 +112,7 @@ class Run:
         """Says what ran where."""
         machine = self.environment
         sizes = " ".join(f"{name}={value}" for name, value in self.shape.items())
-        form = ", calls on arrays" if self.settings["imperative"] else ""
+        form = ", called on arrays" if self.settings["imperative"] else ", bound symbols"
         where = f"{machine['cpu']}, {machine['isa']}, {machine['threads']} threads"
         return f"{self.settings['dtype']}, {sizes}{form}; {where}"
 
@@ -166,27 +166,27 @@ def table(run: Run) -> Table:
     return Table(run.title, note, [*columns, "rounds"], lines)
 
 
-def plot(run: Run, path: Path) -> None:
-    """Bars of both operators as shares of the peak, the speed-up above both."""
+def draw(run: Run) -> Any:
+    """A figure: bars of both operators as shares of the peak, the speed-up above both."""
     from matplotlib.figure import Figure  # the object interface needs no display
 
     rows = run.rows
-    figure = Figure(figsize=(1.6 * len(rows) + 2, 4.5), layout="constrained")
+    figure = Figure(figsize=(max(7, 1.6 * len(rows) + 2), 4.5), layout="constrained")
     axes = figure.subplots()
     for offset, label, peer in ((-0.2, "RNN (MXNet)", NATIVE), (0.2, "FusedRNN (ours)", OURS)):
         shares = [100 * row.fraction(peer) for row in rows]
         axes.bar([k + offset for k in range(len(rows))], shares, width=0.4, label=label)
-    for k, row in enumerate(rows):
-        height = 100 * max(row.fraction(peer) for peer in row.seconds)
+    heights = [100 * max(map(row.fraction, row.seconds)) for row in rows]
+    for k, (row, height) in enumerate(zip(rows, heights)):
         text = f"{median(row.speedups()):.2f}x"
         axes.annotate(text, (k, height), (0, 3), textcoords="offset points", ha="center")
     axes.set_xticks(range(len(rows)), [row.name.replace(" forward", "\nforward") for row in rows])
     axes.set_ylabel("% of the FMA peak")
-    axes.set_ylim(0, 110)
+    axes.set_ylim(0, max(110, 1.1 * max(heights)))
     axes.set_title(run.title.replace("; ", "\n"), fontsize="medium")
     title = "above the bars: RNN's time over FusedRNN's"
     figure.legend(loc="outside lower center", ncols=2, title=title)
-    figure.savefig(path, dpi=120)
+    return figure
 
 
 def write(run: Run, output: Path) -> None:
@@ -201,5 +201,5 @@ def write(run: Run, output: Path) -> None:
     }
     json_path, plot_path = (stem.with_name(stem.name + end) for end in (".json", ".png"))
     json_path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    plot(run, plot_path)
+    draw(run).savefig(plot_path, dpi=120)
     print(f"Wrote {json_path} and {plot_path}")

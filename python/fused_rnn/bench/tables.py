@@ -58,13 +58,13 @@ def _peers_of(rows: list[Row], run: Run) -> list[str]:
     return [name for name in run.timed if any(name in row.seconds for row in rows)]
 
 
-def _name(row: Row, run: Run, contended: bool = False) -> str:
+def row_name(row: Row, run: Run, contended: bool = False) -> str:
     """A row's key, and what else is not as in most rows of the run."""
     threads = "" if row.threads == run.probes["threads"] else f", threads: {row.threads}"
     return row.key + threads + (", contended" if contended else "")
 
 
-def _alone(run: Run) -> list[Row]:
+def alone(run: Run) -> list[Row]:
     """Rows without a busy neighbour that compare peers; where several groups measured the same,
     the row with the most peers.
     """
@@ -83,7 +83,7 @@ def times(title: str, rows: list[Row], run: Run) -> Table:
     all_contended = all(row.contended for row in rows)
     lines = []
     for row in rows:
-        name = _name(row, run, row.contended and not all_contended)
+        name = row_name(row, run, row.contended and not all_contended)
         line = [name, milliseconds(median(row.bounds())), row.bound_by]
         line += [spread(row.seconds[OURS]), f"{row.fraction():.0%}"]
         for name in others:
@@ -124,7 +124,7 @@ def _line(
     cell: Callable[[Row, str], str],
 ) -> list[str]:
     """A row, and a cell for each peer, which may be unknown."""
-    return [_name(row, run), *(cell(row, name) if name in known else "-" for name in names)]
+    return [row_name(row, run), *(cell(row, name) if name in known else "-" for name in names)]
 
 
 def _partners(
@@ -148,7 +148,7 @@ def lengths(run: Run) -> Table | None:
 
     lines = []
     for full, part in _partners(run.rows, lambda row: row.problem.variable_length, same):
-        line = [_name(full, run, full.contended), f"{part.problem.rows / full.problem.rows:.0%}"]
+        line = [row_name(full, run, full.contended), f"{part.problem.rows / full.problem.rows:.0%}"]
         for name in (OURS, "torch", "onnxruntime"):
             if name in full.seconds and name in part.seconds:
                 times = [median(row.seconds[name]) for row in (full, part)]
@@ -179,7 +179,7 @@ def half_types(run: Run) -> Table | None:
     lines = []
     for single, half in _partners(rows, lambda row: row.problem.dtype != "float32", same):
         times = [median(row.seconds[OURS]) for row in (single, half)]
-        name = _name(half, run, half.contended)
+        name = row_name(half, run, half.contended)
         lines.append([name, *map(milliseconds, times), f"{times[0] / times[1]:.2f}"])
     if not lines:
         return None
@@ -201,7 +201,7 @@ def _factors(title: str, note: str, pairs: list[tuple[Row, Row]], run: Run) -> T
         return f"{second / first:.2f}"
 
     peers = [peer for peer in run.timed if any(factor(peer, pair) != "-" for pair in pairs)]
-    lines = [[_name(pair[1], run), *(factor(peer, pair) for peer in peers)] for pair in pairs]
+    lines = [[row_name(pair[1], run), *(factor(peer, pair) for peer in peers)] for pair in pairs]
     return Table(title, note, ["", *(PEERS[p].label for p in peers)], lines) if lines else None
 
 
@@ -234,7 +234,7 @@ def call_and_step(run: Run) -> Table | None:
     families: dict[str, list[Row]] = {}
     for row in run.rows:
         if row.group == "Scaling in T" and row.problem.T >= 10:
-            _, _, kind = _name(row, run, row.contended).partition(f"{row.shape}, ")
+            _, _, kind = row_name(row, run, row.contended).partition(f"{row.shape}, ")
             families.setdefault(kind, []).append(row)
     lines = []
     for kind, rows in families.items():
@@ -268,18 +268,14 @@ def first_calls(run: Run) -> Table:
         "First call of a process",
         "First / later, in ms. The first starts threads, makes code and allocates.",
         ["", *(PEERS[name].label for name in names)],
-        [
-            _line(row, run, names, row.first_seconds, cell)
-            for row in _alone(run)
-            if not row.training
-        ],
+        [_line(row, run, names, row.first_seconds, cell) for row in alone(run) if not row.training],
     )
 
 
 def memory(run: Run) -> Table:
     """Measured peaks beside the library's own queries."""
     lines = []
-    for row in _alone(run):
+    for row in alone(run):
         sizes = row.sizes
         workspace = sizes["workspace_training"]
         if row.training:
@@ -288,7 +284,7 @@ def memory(run: Run) -> Table:
         native = row.memory.get(NATIVE)
         lines.append(
             [
-                _name(row, run),
+                row_name(row, run),
                 size(row.memory[OURS]),
                 "-" if native is None else size(native),
                 size(workspace + reserve + sizes["outputs"]),
