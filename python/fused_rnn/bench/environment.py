@@ -72,7 +72,7 @@ def describe() -> dict[str, str | int | bool | None]:
         "python": platform.python_version(),
         "cpu": cpu_model(),
         "isa": _core.isa(),
-        "gemm": _core.gemm_backend() if hasattr(_core, "gemm_backend") else None,
+        "gemm": _core.gemm_backend(),
         "threads": _core.num_threads(),
         "installed": fused_rnn.installed(),
     }
