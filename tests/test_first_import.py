@@ -92,11 +92,17 @@ def test_while_threads_run_operators(repetition, engine):
 
 
 BUSY = """
-import hashlib, threading, warnings
+import hashlib, threading, time, warnings
 import mxnet
 def busy():  # without Python's lock
-    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 100_000_000)
+    global begun
+    begun = True
+    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 1_000_000_000)
+begun = False
+before = time.process_time()
 threading.Thread(target=busy, daemon=True).start()
+while not begun or time.process_time() < before + 0.1:
+    time.sleep(0.01)  # until it computes
 with warnings.catch_warnings(record=True) as found:
     warnings.simplefilter("always")
     import fused_rnn
