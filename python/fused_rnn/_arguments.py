@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from typing import Any, Callable
 
-__all__ = ["check_probability", "take_lengths"]
+__all__ = ["check_probability", "check_sizes", "take_lengths"]
+
+_MOST = {"num_layers": 1 << 16}  # others: 1 << 28, whose products fit in 64 bits
 
 
 def check_probability(name: str, value: float) -> None:
     """Raises ValueError for what is not in [0, 1], NaN included."""
     if not 0 <= value <= 1:
         raise ValueError(f"{name}: expected a number in [0, 1], found {value}")
+
+
+def check_sizes(least: int = 1, **sizes: Any) -> None:
+    """Raises ValueError for what is not a whole number from `least` to what makes sense."""
+    for name, value in sizes.items():
+        most = _MOST.get(name, 1 << 28)
+        try:
+            fits = least <= operator.index(value) <= most
+        except TypeError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"{name}: expected a whole number from {least} to {most}, found {value!r}"
+            )
 
 
 def take_lengths(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from typing import Any, Collection, Sequence
 import numpy as np
 
 from fused_rnn import _core
+from fused_rnn._arrays import as_numpy
 
 __all__ = ["Recording"]
 
@@ -54,8 +55,13 @@ class Recording:
     def _contents(self) -> dict[str, int]:
         return {n: _core.content_hash(a) for n, a in self._held.items() if a is not None}
 
-    def backward(self, heads: Sequence[Any], wanted: Collection[str]) -> tuple:
+    def backward(self, heads: Sequence[Any], wanted: str | Collection[str]) -> tuple:
         """The gradients by x, params, h0 and c0; None for those not wanted."""
+        wanted = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        heads = [
+            None if head is None else as_numpy(name, head)
+            for name, head in zip(("dy", "dhN", "dcN"), heads)
+        ]
         unknown = sorted(set(wanted) - set(_INPUTS))
         if unknown:
             raise ValueError(f"wanted: expected names among {_INPUTS}, found {unknown}")

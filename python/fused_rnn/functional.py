@@ -13,6 +13,8 @@ from typing import Any, Callable, Collection, NamedTuple, Sequence
 import numpy as np
 
 from fused_rnn import _core
+from fused_rnn._arguments import check_sizes
+from fused_rnn._arrays import as_numpy, check_one_dtype
 from fused_rnn._recording import Recording
 
 __all__ = ["Gradients", "LSTMOutputs", "Outputs", "gru", "lstm", "rnn"]
@@ -32,7 +34,7 @@ class _Differentiable:
 
     _recording: Recording | None = None
 
-    def _backward(self, heads: Sequence[Any], wanted: Collection[str]) -> Gradients:
+    def _backward(self, heads: Sequence[Any], wanted: str | Collection[str]) -> Gradients:
         if self._recording is None:
             raise ValueError("backward: expected outputs of a call with training=True")
         return Gradients(*self._recording.backward(heads, wanted))
@@ -53,7 +55,7 @@ class Outputs(_Differentiable, _Pair):
         self,
         dy: np.ndarray | None = None,
         dhN: np.ndarray | None = None,
-        wanted: Collection[str] = Gradients._fields,
+        wanted: str | Collection[str] = Gradients._fields,
     ) -> Gradients:
         """Gradients of a loss, from its gradients by the outputs.
 
@@ -65,8 +67,8 @@ class Outputs(_Differentiable, _Pair):
         ----------
         dy, dhN : array, optional
             Gradients by y and hN, in their shapes; zero if not given.
-        wanted : collection of str
-            Which gradients to compute: names among "x", "params" and "h0".
+        wanted : str or collection of str
+            Which gradients to compute: one name or some among "x", "params" and "h0".
 
         Returns
         -------
@@ -99,7 +101,7 @@ class LSTMOutputs(_Differentiable, _Triple):
         dy: np.ndarray | None = None,
         dhN: np.ndarray | None = None,
         dcN: np.ndarray | None = None,
-        wanted: Collection[str] = Gradients._fields,
+        wanted: str | Collection[str] = Gradients._fields,
     ) -> Gradients:
         """Gradients of a loss, from its gradients by the outputs.
 
@@ -111,8 +113,8 @@ class LSTMOutputs(_Differentiable, _Triple):
         ----------
         dy, dhN, dcN : array, optional
             Gradients by y, hN and cN, in their shapes; zero if not given.
-        wanted : collection of str
-            Which gradients to compute: names among "x", "params", "h0" and "c0".
+        wanted : str or collection of str
+            Which gradients to compute: one name or some among "x", "params", "h0" and "c0".
 
         Returns
         -------
@@ -158,11 +160,17 @@ def _run(
     training: bool,
     **options: Any,
 ) -> Any:
-    x, params = np.asarray(x), np.asarray(params)
-    h0, c0 = (None if state is None else np.asarray(state) for state in (h0, c0))
+    x, params = as_numpy("x", x), as_numpy("params", params)
+    h0 = None if h0 is None else as_numpy("h0", h0)
+    c0 = None if c0 is None else as_numpy("c0", c0)
     if x.ndim != 3:
         raise ValueError(f"x: expected shape [T, N, I], found {x.shape}")
+    check_one_dtype({"x": x, "params": params, "h0": h0, "c0": c0})
     projection = options.get("projection_size", 0)
+    check_sizes(num_layers=options["num_layers"])
+    check_sizes(0, projection_size=projection)
+    if hidden_size is not None:
+        check_sizes(hidden_size=hidden_size)
     H = _hidden_size(h0, c0, projection, hidden_size)
     states = (options["num_layers"] * (2 if options["bidirectional"] else 1), x.shape[1])
     if h0 is None:
@@ -265,7 +273,7 @@ def lstm(
         num_layers=num_layers,
         bidirectional=bidirectional,
         projection_size=projection_size,
-        lengths=None if lengths is None else np.asarray(lengths),
+        lengths=None if lengths is None else as_numpy("lengths", lengths),
         clip_min=clip_min,
         clip_max=clip_max,
         clip_nan=clip_nan,
@@ -335,7 +343,7 @@ def gru(
         training,
         num_layers=num_layers,
         bidirectional=bidirectional,
-        lengths=None if lengths is None else np.asarray(lengths),
+        lengths=None if lengths is None else as_numpy("lengths", lengths),
     )
 
 
@@ -387,5 +395,5 @@ def rnn(
         training,
         num_layers=num_layers,
         bidirectional=bidirectional,
-        lengths=None if lengths is None else np.asarray(lengths),
+        lengths=None if lengths is None else as_numpy("lengths", lengths),
     )

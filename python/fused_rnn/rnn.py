@@ -8,7 +8,7 @@ import mxnet as mx
 from mxnet.rnn.rnn_cell import _normalize_sequence
 
 from fused_rnn import symbol
-from fused_rnn._arguments import check_probability
+from fused_rnn._arguments import check_probability, check_sizes
 
 __all__ = ["FusedRNNCell"]
 
@@ -34,6 +34,7 @@ class FusedRNNCell(mx.rnn.FusedRNNCell):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        check_sizes(num_hidden=self._num_hidden, num_layers=self._num_layers)
         check_probability("dropout", self._dropout)
 
     def unroll(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Sequence
 
 import mxnet as mx
@@ -10,6 +9,7 @@ import numpy as np
 from mxnet.gluon import rnn as stock
 
 from fused_rnn import _core
+from fused_rnn._arrays import as_numpy
 from fused_rnn.weights import Layout
 
 __all__ = ["Stream"]
@@ -65,7 +65,7 @@ class Stream:
         clip_max: float | None = None,
         clip_nan: bool = False,
     ) -> None:
-        self._params = np.array(params)
+        self._params = np.array(as_numpy("params", params))
         self._layout = Layout.of_params(
             self._params, mode, hidden_size, num_layers, projection_size=projection_size
         )
@@ -76,14 +76,7 @@ class Stream:
             "clip_max": clip_max,
             "clip_nan": clip_nan,
         }
-        self._packed = _core.PackedWeights(
-            mode,
-            self._params,
-            self.input_size,
-            hidden_size,
-            num_layers=num_layers,
-            projection_size=projection_size,
-        )
+        self._pack()
         self._make_states(batch_size)
         self(np.zeros((0, batch_size, self.input_size), self._params.dtype))  # checks the rest
 
@@ -91,6 +84,27 @@ class Stream:
     def input_size(self) -> int:
         """I, which the number of parameters tells."""
         return self._layout.input_size
+
+    def _pack(self) -> None:
+        layout = self._layout
+        self._packed = _core.PackedWeights(
+            layout.mode,
+            self._params,
+            layout.input_size,
+            layout.hidden_size,
+            num_layers=layout.num_layers,
+            projection_size=layout.projection_size,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copy and pickle: packed weights are of this process and are made anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_packed"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._h = self._h.copy()
+        self._c = None if self._c is None else self._c.copy()
+        self._pack()
 
     def _make_states(self, batch_size: int) -> None:
         layout, dtype = self._layout, self._params.dtype
@@ -125,7 +139,8 @@ class Stream:
 
     def another(self, batch_size: int = 1) -> Stream:
         """A stream with the same weights, which both share, and zero states of its own."""
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
         other._make_states(batch_size)
         return other
 
@@ -147,7 +162,12 @@ class Stream:
         ValueError
             For another shape or dtype; the states are as before then.
         """
-        x = np.asarray(x)
+        x = as_numpy("x", x)
+        if x.dtype != self._params.dtype:
+            raise ValueError(
+                f"x: expected dtype {self._params.dtype}, that of the stream's parameters, found "
+                f"{x.dtype}; cast it with x.astype('{self._params.dtype}')"
+            )
         steps = x[np.newaxis] if x.ndim == 2 else x
         if steps.ndim != 3 or steps.shape[1:] != (self._h.shape[1], self.input_size):
             raise ValueError(
@@ -175,6 +195,7 @@ class Stream:
         present = [state for state in (self._h, self._c) if state is not None]
         if len(states) != len(present):
             raise ValueError(f"states: expected {len(present)}, found {len(states)}")
+        states = [as_numpy("states", state) for state in states]
         for state, own in zip(states, present):
             if np.shape(state) != own.shape:
                 raise ValueError(f"states: expected shape {own.shape}, found {np.shape(state)}")

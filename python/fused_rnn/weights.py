@@ -7,6 +7,9 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from fused_rnn._arguments import check_sizes
+from fused_rnn._arrays import as_numpy
+
 __all__ = ["Layout", "OnnxLayer", "from_onnx", "from_torch", "to_onnx", "to_torch"]
 
 _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
@@ -56,9 +59,8 @@ class Layout:
     def __post_init__(self) -> None:
         if self.mode not in _GATES:
             raise ValueError(f"mode: expected one of {', '.join(_GATES)}, found {self.mode!r}")
-        for name, least in (("input_size", 0), ("hidden_size", 1), ("num_layers", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: expected at least {least}, found {getattr(self, name)}")
+        check_sizes(hidden_size=self.hidden_size, num_layers=self.num_layers)
+        check_sizes(0, input_size=self.input_size)
         most = self.hidden_size if self.mode == "lstm" else 0
         if not 0 <= self.projection_size <= most:
             raise ValueError(
@@ -80,6 +82,7 @@ class Layout:
 
         Raises ValueError if no input size gives that length.
         """
+        params = as_numpy("params", params)
         bare = cls(mode, 0, hidden_size, num_layers, bidirectional, projection_size)
         rows = bare.directions * bare.gates * hidden_size
         input_size, rest = divmod(np.size(params) - bare.size, rows)
@@ -140,7 +143,7 @@ class Layout:
 
         Raises ValueError if the vector has another shape.
         """
-        params = np.asarray(params)
+        params = as_numpy("params", params)
         if params.shape != (self.size,):
             raise ValueError(f"params: expected shape ({self.size},), found {params.shape}")
         result = {}
@@ -160,6 +163,7 @@ class Layout:
         if set(parts) != set(shapes):
             missing, unknown = sorted(set(shapes) - set(parts)), sorted(set(parts) - set(shapes))
             raise ValueError(f"parts: {missing} are missing, {unknown} are unknown")
+        parts = {name: as_numpy(f"parts['{name}']", part) for name, part in parts.items()}
         for name, shape in shapes.items():
             if np.shape(parts[name]) != shape:
                 found = np.shape(parts[name])
@@ -240,7 +244,7 @@ def from_torch(
         If the dictionary does not fit the mode.
     """
     found = {
-        name[len(prefix) :]: np.asarray(value)
+        name[len(prefix) :]: as_numpy(f"state_dict['{name}']", value)
         for name, value in state_dict.items()
         if name.startswith(prefix)
     }
@@ -354,7 +358,14 @@ def from_onnx(layers: Sequence[Sequence[Any]], mode: str) -> tuple[Layout, np.nd
     """
     if not layers:
         raise ValueError("layers: expected at least one, found none")
-    W, R = (np.asarray(layers[0][k]) for k in (0, 1))
+    layers = [
+        [
+            None if part is None and name == "B" else as_numpy(f"layers[{l}].{name}", part)
+            for name, part in zip("WRB", layer)
+        ]
+        for l, layer in enumerate(layers)
+    ]
+    W, R = layers[0][:2]
     if W.ndim != 3 or R.ndim != 3 or W.shape[0] not in (1, 2):
         raise ValueError(
             f"layers[0]: expected W [D, G*H, I] and R [D, G*H, H] with D 1 or 2, found {W.shape} "
@@ -365,12 +376,11 @@ def from_onnx(layers: Sequence[Sequence[Any]], mode: str) -> tuple[Layout, np.nd
     ours = np.argsort(_ONNX_ORDER[mode])
     parts = {}
     for l, (W, R, B) in enumerate(layers):
-        B = np.zeros((D, 2 * rows), np.asarray(W).dtype) if B is None else np.asarray(B)
+        B = np.zeros((D, 2 * rows), W.dtype) if B is None else B
         if B.shape != (D, 2 * rows):
             raise ValueError(f"layers[{l}].B: expected shape {(D, 2 * rows)}, found {B.shape}")
         sides = {"i2h_weight": W, "h2h_weight": R, "i2h_bias": B[:, :rows], "h2h_bias": B[:, rows:]}
         for kind, side in sides.items():
-            side = np.asarray(side)
             shape = (D, *layout.shapes()[f"l{l}_{kind}"])
             if side.shape != shape:
                 name = "W" if kind == "i2h_weight" else "R"

@@ -14,7 +14,7 @@ from mxnet.util import is_np_array
 from fused_rnn import ndarray as nd
 from fused_rnn import symbol as sym
 from fused_rnn._amp import exact_lengths
-from fused_rnn._arguments import check_probability
+from fused_rnn._arguments import check_probability, check_sizes
 from fused_rnn.gluon.block import RecurrentBlock, are_arrays
 from fused_rnn.gluon.dropout import drop_recurrent_weights
 from fused_rnn.gluon.parameter import FusedParameter, Part, split_params
@@ -29,6 +29,13 @@ class _FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
         if not 0 <= weight_drop < 1:
             raise ValueError(f"weight_drop: expected a number in [0, 1), found {weight_drop}")
         check_probability("dropout", kwargs["dropout"])
+        check_sizes(hidden_size=kwargs["hidden_size"], num_layers=kwargs["num_layers"])
+        check_sizes(0, input_size=kwargs["input_size"])
+        projection, most = kwargs.get("projection_size") or 0, kwargs["hidden_size"]
+        if not 0 <= projection <= most:
+            raise ValueError(
+                f"projection_size: expected at most hidden_size, {most}, found {projection}"
+            )
         self._weight_drop = weight_drop
         self._parts: list[Part] = []
         super().__init__(*args, **kwargs)
@@ -240,7 +247,7 @@ class LSTM(_FusedLayer, stock.LSTM):
     i2h_bias_initializer, h2h_bias_initializer : str or Initializer
         For the biases; mx.init.LSTMBias() sets those of the forget gate.
     projection_size : int, optional
-        P: h is projected to this size. S is P then, else H.
+        P, at most H: h is projected to this size. S is P then, else H.
     h2r_weight_initializer : str or Initializer, optional
         For the projection.
     state_clip_min, state_clip_max : float, optional

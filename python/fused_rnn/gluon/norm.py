@@ -56,7 +56,8 @@ class SequenceBatchNorm(mx.gluon.nn.BatchNorm):
     def hybrid_forward(self, F: Any, x: Any, sequence_length: Any = None, **params: Any) -> Any:
         if sequence_length is None:
             return super().hybrid_forward(F, x, **params)
-        x, sequence_length = to_legacy(x), to_legacy(sequence_length)
+        # SequenceMask leaves the gradient of lengths unwritten.
+        x, sequence_length = to_legacy(x), F.BlockGrad(to_legacy(sequence_length))
 
         half = self._type == np.float16
         if half or (self._type == np.float32 and (F is mx.sym or x.dtype != np.float32)):
