@@ -8,6 +8,7 @@ import pickle
 import mxnet as mx
 import numpy as np
 import pytest
+from helpers import run_code
 
 from fused_rnn import Stream, functional, gluon, rnn, weights
 
@@ -171,3 +172,50 @@ def test_lengths_have_no_gradient_in_batch_norm():
         y = norm(x, lengths)
     y.backward()
     np.testing.assert_array_equal(lengths.grad.asnumpy(), 0)
+
+
+BLOCKS = {
+    "layer": lambda: gluon.LSTM(4, num_layers=2),
+    "stack": lambda: gluon.Stack(gluon.GRU(4), gluon.RNN(3), between=gluon.SequenceBatchNorm),
+    "dropout": lambda: gluon.VariationalDropout(gluon.LSTM(4), 0.5, 0.5),
+}
+
+
+@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+@pytest.mark.parametrize("called", [False, True])
+@pytest.mark.parametrize("hybridize", [False, True])
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_copies_of_a_block(kind, hybridize, called, how):
+    block, x = BLOCKS[kind](), mx.nd.array(X)
+    block.initialize()
+    if hybridize:
+        block.hybridize()
+    if called:
+        block(x)
+    other = COPIES[how](block)
+    assert other(x).shape == block(x).shape
+    if called:
+        np.testing.assert_array_equal(other(x).asnumpy(), block(x).asnumpy())
+    assert other._active == hybridize
+    before = block(x).asnumpy()
+    other.initialize(mx.init.Zero(), force_reinit=True)
+    np.testing.assert_array_equal(block(x).asnumpy(), before)
+    assert (other(x).asnumpy() != before).any()
+
+
+def test_positional_lengths_under_install_after_amp():
+    run_code(
+        """
+import mxnet as mx, fused_rnn
+from mxnet.contrib import amp
+amp.init("float16")
+fused_rnn.install()
+names = ("data", "parameters", "state", "lengths")
+symbol = mx.sym.RNN(*map(mx.sym.var, names), mode="gru", state_size=4, num_layers=1,
+                    use_sequence_length=True, name="rnn")
+arrays = [mx.nd.ones(shape) for shape in ((5, 2, 3), (108,), (1, 2, 4))]
+y, = symbol.eval(ctx=mx.cpu(), **dict(zip(names, [*arrays, mx.nd.array([5, 3])])))
+y = y.asnumpy()
+assert (y[3:, 1] == 0).all() and (y[3:, 0] != 0).all()
+"""
+    )

@@ -32,13 +32,16 @@ def check_sizes(least: int = 1, **sizes: Any) -> None:
             )
 
 
-def take_lengths(function: Callable[..., Any]) -> Callable[..., Any]:
+def take_lengths(
+    function: Callable[..., Any], signature: inspect.Signature | None = None
+) -> Callable[..., Any]:
     """A symbol function `RNN` that takes lengths as the fourth input in modes without a cell state.
 
     There they are the fourth input, and arrays are passed on in order. Symbols are passed on by
     name, so that the generated function, which is the same for all modes, calls them state_cell.
+    `signature` is for a function that was wrapped in one of (*args, **kwargs), as AMP does.
     """
-    signature = inspect.signature(function)
+    signature = signature or inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

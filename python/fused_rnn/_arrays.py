@@ -52,6 +52,8 @@ def check_one_dtype(arrays: Mapping[str, np.ndarray | None]) -> None:
     dtypes = {name: array.dtype for name, array in arrays.items() if array is not None}
     expected = collections.Counter(dtypes.values()).most_common(1)[0][0]
     for name, dtype in dtypes.items():
+        if dtype.kind != "f":
+            raise ValueError(f"{name}: expected dtype float16, float32 or float64, found {dtype}")
         if dtype != expected:
             others = ", ".join(n for n, d in dtypes.items() if d == expected)
             raise ValueError(

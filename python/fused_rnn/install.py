@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 from mxnet import symbol
 
 from fused_rnn import _library
@@ -23,8 +25,9 @@ def install() -> None:
         if installed():
             return
         _library.check(_library.change_tables(library.fused_rnn_install))
-        symbol.RNN = symbol.op.RNN = take_lengths(symbol.RNN)
         npx = symbol.numpy_extension
+        # The arguments are the same, and AMP leaves npx alone.
+        symbol.RNN = symbol.op.RNN = take_lengths(symbol.RNN, inspect.signature(npx.rnn))
         npx.rnn = npx._op.rnn = take_lengths(npx.rnn)
 
 

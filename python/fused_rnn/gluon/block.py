@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import mxnet as mx
 from mxnet.gluon.parameter import DeferredInitializationError
 from mxnet.util import is_np_array
 
-__all__ = ["RecurrentBlock", "are_arrays", "from_legacy", "to_legacy"]
+__all__ = ["Copyable", "RecurrentBlock", "are_arrays", "from_legacy", "to_legacy"]
 
 # What HybridBlock keeps of a traced call.
 _TRACE = ("_cached_graph", "_cached_op", "_cached_op_args", "_in_format", "_out_format")
 _NO_TRACE = ((), None, [], None, None)
 
 
-class RecurrentBlock(mx.gluon.HybridBlock):
+class Copyable:
+    """For copy and pickle: a block without its traces, which hold handles of MXNet's.
+
+    A copy that is hybridized is traced at its next call.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        empty = {name: copy.copy(value) for name, value in zip(_TRACE, _NO_TRACE)}
+        state = {**self.__dict__, **empty}
+        return {**state, "_traces": {}} if "_traces" in state else state
+
+
+class RecurrentBlock(Copyable, mx.gluon.HybridBlock):
     """Called as block(inputs, states=None, sequence_length=None), hybridized or not.
 
     `hybrid_forward` takes these arguments, states as a list or None, and returns the output, or

@@ -7,12 +7,12 @@ from typing import Any
 import mxnet as mx
 from mxnet.util import is_np_array
 
-from fused_rnn.gluon.block import RecurrentBlock, from_legacy, to_legacy
+from fused_rnn.gluon.block import Copyable, RecurrentBlock, from_legacy, to_legacy
 
 __all__ = ["LockedDropout", "VariationalDropout"]
 
 
-class LockedDropout(mx.gluon.HybridBlock):
+class LockedDropout(Copyable, mx.gluon.HybridBlock):
     """Dropout with one mask for all steps of a sequence (Gal and Ghahramani 2016).
 
     Parameters

@@ -7,12 +7,12 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from fused_rnn.gluon.block import from_legacy, to_legacy
+from fused_rnn.gluon.block import Copyable, from_legacy, to_legacy
 
 __all__ = ["SequenceBatchNorm"]
 
 
-class SequenceBatchNorm(mx.gluon.nn.BatchNorm):
+class SequenceBatchNorm(Copyable, mx.gluon.nn.BatchNorm):
     """Batch normalisation over all steps of all sequences, padding left out.
 
     The normalisation between the layers of Deep Speech 2 (Amodei et al. 2015, section 3.2): mean
