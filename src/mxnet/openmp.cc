@@ -24,6 +24,15 @@ std::atomic<bool> forked{false};
 [[maybe_unused]] const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
 
+// OpenMP's threads end by pthread_exit, at whose first use in a process the C library loads the
+// unwinder, and aborts where there is no memory for it. So a thread of ours is the first. Nobody
+// waits for it: it loads when this library has been loaded.
+void* Exit(void*) { pthread_exit(nullptr); }
+[[maybe_unused]] const bool unwinder_will_be_loaded = [] {
+  pthread_t thread;
+  return pthread_create(&thread, nullptr, Exit, nullptr) == 0 && pthread_detach(thread) == 0;
+}();
+
 }  // namespace
 
 void EndIdleThreads(double work) {
