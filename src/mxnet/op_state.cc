@@ -83,6 +83,13 @@ double WorkOf(const Problem& problem) {
   return static_cast<double>(problem.T) * problem.N * ParamCount(problem);
 }
 
+// As a byte: where nobody has set it, it need not be a bool.
+bool NeedsGrad(const mxnet::OpContext& ctx) {
+  unsigned char byte;
+  std::memcpy(&byte, &ctx.need_grad, 1);
+  return byte != 0;
+}
+
 uint64_t DrawSeed(const mxnet::OpContext& ctx) {
   for (const mxnet::Resource& resource : ctx.requested) {
     if (resource.req.type != mxnet::ResourceRequest::kRandom) continue;
@@ -140,6 +147,14 @@ void OpState::RunForward(const Problem& problem, ForwardArgs args, bool training
   fused_rnn::Forward(problem, args);
 }
 
+// Of blocks with static_shape MXNet leaves `need_grad` as the memory was, so a backward may come
+// that it denies, and none where it announces one. What has come so far says more: a backward that
+// found no reserve (and recomputed it), or several forwards in a row without one.
+bool OpState::ExpectsBackward(bool need_grad, bool is_train) const {
+  constexpr int kInVain = 2;
+  return (need_grad || (is_train && was_denied_)) && forwards_in_vain_ < kInVain;
+}
+
 // The forward that a copy computes again. Its mask is the one in the output that the rest of the
 // network has used.
 const Record& OpState::Original(const Problem& problem, const std::vector<int64_t>& lengths,
@@ -172,10 +187,11 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
   const Tensor& x = inputs[slots_.x];
   Problem problem = ProblemFor(x);
   const bool may_drop = param_.p > 0 && problem.L > 1;
-  const bool is_copy = original_ && ctx.need_grad;
+  const bool need_grad = NeedsGrad(ctx), is_copy = original_ && need_grad;
   // The backward of a node that has a copy goes to the copy.
-  const bool keeps_reserve = ctx.need_grad && !recomputes && record.copies == 0;
-  const bool hashes = keeps_reserve || (ctx.need_grad && may_drop);
+  const bool keeps_reserve =
+      ExpectsBackward(need_grad, ctx.is_train) && !recomputes && record.copies == 0;
+  const bool hashes = keeps_reserve || (need_grad && may_drop);
 
   ForwardArgs args;
   args.x = DataOf(x);
@@ -226,6 +242,7 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
   staging.Commit(x.type);
   if (!keeps_reserve) reserve_.Release();
   reserve_is_recorded_ = keeps_reserve;
+  if (keeps_reserve) ++forwards_in_vain_;
   record.hashed = hashes;
 }
 
@@ -316,6 +333,8 @@ void OpState::Backward(const Tensors& inputs, const Requests& requests, const Te
       args.dx == nullptr && args.dparams == nullptr && args.dh0 == nullptr && args.dc0 == nullptr;
   if (nothing_wanted) return;
 
+  forwards_in_vain_ = 0;
+  was_denied_ |= !reserve_is_recorded_ && !recomputes;
   // Contents decide: MXNet counts a write late, when the segment of operators that holds it ends,
   // and those through NumPy not at all.
   const Record& record = *record_;

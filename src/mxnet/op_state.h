@@ -59,6 +59,7 @@ class OpState {
   Problem ProblemFor(const Tensor& x) const;
   const Record& Original(const Problem& problem, const std::vector<int64_t>& lengths,
                          const InputHashes& hashes) const;
+  bool ExpectsBackward(bool need_grad, bool is_train) const;
   void RunForward(const Problem& problem, ForwardArgs args, bool training);
   void Recompute(Problem* problem, const BackwardArgs& args, bool same_inputs, void* y,
                  size_t y_bytes);
@@ -69,6 +70,8 @@ class OpState {
   const std::shared_ptr<Record> record_;
   const std::shared_ptr<const Record> original_;
   Buffer reserve_{BufferKind::kReserve};
+  int forwards_in_vain_ = 0;  // with a reserve, since the last backward
+  bool was_denied_ = false;   // a backward has come for a forward of which none was expected
   bool reserve_is_recorded_ = false;  // it holds what the recorded forward left
 };
 
