@@ -135,6 +135,8 @@ def test_nothing_outlives_the_run(tmp_path, number):
         env=environment(TMPDIR=str(temporary)),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # It may be ignored here, as in what a shell starts in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         until(lambda: process.poll() is not None or len(children(process.pid)) == 3)

@@ -49,7 +49,7 @@ fused_rnn.release_memory()
 mx.nd.waitall()
 messages = []
 done = 0
-for megabytes in (12, 25, 40, 60, 100, 200):
+for megabytes in (12, 25, 40, 60, 100, 200, 1000):
     try:
         limited(megabytes, train)
         done += 1

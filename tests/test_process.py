@@ -263,6 +263,7 @@ def test_a_child_does_not_wait_for_calls_of_its_parent():
 INTERRUPTED = """
 import os, signal, sys, threading, time
 import numpy as np
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which may be ignored here
 from fused_rnn import _core
 T, N, H = 250, 16, 2048  # a second or more on two cores of any kind
 _core.set_num_threads(2)
