@@ -156,7 +156,8 @@ sanitize-cpp: sanitized
 	$(call run_ctest,build/asan/cmake)
 
 sanitize-python: sanitized
-	LD_PRELOAD="$(PRELOAD)" ASAN_OPTIONS=detect_leaks=0 PYTHONPATH="$$PWD/build/asan/lib" \
+	LD_PRELOAD="$(PRELOAD)" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	  PYTHONPATH="$$PWD/build/asan/lib" \
 	  python -m pytest -q $(addsuffix .py,$(SANITIZED_TESTS))
 
 sanitize-thread: $(READY)

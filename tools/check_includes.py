@@ -26,9 +26,12 @@ C_ONLY = r"c(assert|float|limits|stddef|stdint|string)"
 LAYERS = {
     "include": Layer(r"", STANDARD),
     "src/base": Layer(r"base/.+|fused_rnn/rnn\.h", STANDARD + r"|((linux|sys)/)?[a-z]+\.h"),
-    "src/kernels": Layer(r"kernels/.+|base/(cpu|half)\.h", C_ONLY + r"|immintrin\.h"),
+    "src/kernels": Layer(
+        r"kernels/.+|cells/cells?\.h|base/(cpu|half)\.h", C_ONLY + r"|immintrin\.h"
+    ),
+    "src/cells": Layer(r"cells/.+|kernels/(activations|vec)-inl\.h", C_ONLY),
     "src/rnn": Layer(
-        r"rnn/.+|base/.+|kernels/kernel_table\.h|fused_rnn/rnn\.h",
+        r"rnn/.+|base/.+|kernels/kernel_table\.h|cells/cells?\.h|fused_rnn/rnn\.h",
         STANDARD + r"|(omp|pthread|sys/mman|unistd)\.h",
     ),
     # Its own headers without a folder: mxnet/ is the framework's.
@@ -41,7 +44,8 @@ LAYERS = {
     # A peer, not a part, of the rest.
     "src/bench/onednn_rnn.cc": Layer(r"", STANDARD + r"|oneapi/dnnl/dnnl\.hpp"),
     "src/bench": Layer(
-        r"bench/.+|rnn/.+|base/.+|kernels/kernel_table\.h|fused_rnn/rnn\.h", STANDARD
+        r"bench/.+|rnn/.+|base/.+|kernels/kernel_table\.h|cells/cells?\.h|fused_rnn/rnn\.h",
+        STANDARD,
     ),
     "tests/cpp": Layer(r".+", r".+"),
 }

@@ -46,7 +46,21 @@
 namespace fused_rnn {
 
 // Values are those of MXNet's `mode` enumeration.
-enum class Mode : int { kRnnRelu = 0, kRnnTanh = 1, kLstm = 2, kGru = 3 };
+enum class Mode : int {
+  kRnnRelu = 0,
+  kRnnTanh = 1,
+  kLstm = 2,
+  kGru = 3,
+  // Not MXNet's.
+  kLstmPeephole = 4,
+  kGruResetBefore = 5,
+};
+constexpr int kModeCount = 6;
+
+// The mode's name: "rnn_relu", "lstm_peephole" and so on; and whether its cell has a state c beside
+// h, which may be clipped and projected.
+FUSED_RNN_API const char* ModeName(Mode mode);
+FUSED_RNN_API bool HasCellState(Mode mode);
 
 // Element type of all tensors of a problem. The half types are storage only: arithmetic is float32.
 enum class DType : int { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBFloat16 = 3 };

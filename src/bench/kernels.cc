@@ -12,6 +12,7 @@
 #include "base/cpu.h"
 #include "base/team.h"
 #include "bench/bench.h"
+#include "cells/cells.h"
 #include "fused_rnn/rnn.h"
 #include "kernels/kernel_table.h"
 #include "rnn/gemm.h"
@@ -80,7 +81,7 @@ void Tiles(Bench* bench, const char* dtype) {
 
 // One row with weights that are not packed, of sizes for each level of cache.
 template <typename Weight>
-void Rows(Bench* bench, const char* dtype) {
+void RowProducts(Bench* bench, const char* dtype) {
   constexpr int64_t K = 800, row_bytes = K * static_cast<int64_t>(sizeof(Weight));
   for (int64_t bytes : {64'000, 512'000, 5'120'000}) {
     const std::string name = std::string("row/") + dtype + "/" + std::to_string(bytes);
@@ -137,51 +138,55 @@ void Packing(Bench* bench, const char* dtype) {
 template <typename Real>
 void Gates(Bench* bench, const char* dtype) {
   constexpr int64_t kRows = 20;
-  const char* const names[] = {"rnn_relu", "rnn_tanh", "lstm", "gru"};  // by Mode
-  const int64_t gates_of[] = {1, 1, 4, 3};
-  for (int mode = 0; mode < 4; ++mode) {
-    const int64_t G = gates_of[mode];
-    const int64_t units = BlocksPerTile(G, kRows) * Kernels<Real>(ActiveIsa()).lanes,
-                  columns = G * units;
-    const std::string name = std::string("gates/") + dtype + "/" + names[mode];
+  for (int mode = 0; mode < kCellCount; ++mode) {
+    const Cell& cell = kCells[mode];
+    const int64_t G = cell.gates;
+    const int64_t units = BlocksPerTile(G, kRows) * Kernels<Real>(ActiveIsa()).lanes;
+    const std::string name = std::string("gates/") + dtype + "/" + cell.name;
     if (!bench->Wants(name)) continue;
-    const int64_t size = kRows * (G + 1) * units;  // of the largest
-    const Array<Real> tile(size), gates(size), bias(size), n(size), h_prev(size), c_prev(size),
-        c(size), h(size), dh(size), dy(size), dc(size), out(size), dgates(size), db(size);
-    const auto set_states = [&](auto* args) {
-      args->rows = kRows;
-      args->units = units;
-      args->gates = gates.get();
-      args->gates_ld = columns;
-      args->recurrent_n = n.get();
-      args->h_prev = h_prev.get();
-      args->c_prev = c_prev.get();
-      args->c = c.get();
-      args->h = h.get();
-      args->recurrent_n_ld = args->h_prev_ld = args->c_prev_ld = args->c_ld = args->h_ld = units;
+    const int64_t size = kRows * cell.sums() * units;  // of the largest
+    const Array<Real> tile(size), gates(size), vectors(size), sums(size), gradients(size),
+        value(size), h_prev(size), c_prev(size), c(size), h(size), dh(size), dc(size), out(size);
+    const auto rows = [units](const Array<Real>& array) { return Rows<Real>{array.get(), units}; };
+    const auto read = [units](const Array<Real>& array) {
+      return Rows<const Real>{array.get(), units};
     };
     CellForwardArgs<Real> forward{};
-    set_states(&forward);
-    forward.tile = tile.get();
-    forward.tile_ld = columns;
-    forward.keep = G > 1;
-    forward.bias = bias.get();
+    forward.rows = kRows;
+    forward.units = units;
+    forward.in[ForwardIn::kTile] = {tile.get(), G * units};
+    forward.in[ForwardIn::kH] = read(h_prev);
+    forward.in[ForwardIn::kCell] = read(c_prev);
+    forward.out[ForwardOut::kGates] = {gates.get(), G * units};
+    forward.out[ForwardOut::kValue] = rows(value);
+    forward.out[ForwardOut::kCell] = rows(c);
+    forward.out[ForwardOut::kH] = rows(h);
+    forward.keep = true;
+    forward.bias = vectors.get();
     forward.bias_stride = units;
     CellBackwardArgs<Real> backward{};
-    set_states(&backward);
-    backward.tile = dh.get();
-    backward.dy = dy.get();
-    backward.dc = dc.get();
-    backward.carry_out = backward.dc_out = out.get();
-    backward.dgates = dgates.get();
-    backward.dgates_ld = (G + 1) * units;
-    backward.db = db.get();
-    backward.tile_ld = backward.dy_ld = backward.dc_ld = backward.dc_out_ld = units;
-    backward.carry_out_ld = backward.dgate_stride = units;
+    backward.rows = kRows;
+    backward.units = units;
+    backward.in[BackwardIn::kTile] = backward.in[BackwardIn::kHeadGradient] = read(dh);
+    backward.in[BackwardIn::kGates] = {gates.get(), G * units};
+    backward.in[BackwardIn::kValue] = read(value);
+    backward.in[BackwardIn::kH] = read(h);
+    backward.in[BackwardIn::kPreviousH] = read(h_prev);
+    backward.in[BackwardIn::kCell] = read(c);
+    backward.in[BackwardIn::kPreviousCell] = read(c_prev);
+    backward.in[BackwardIn::kCellGradient] = read(dc);
+    backward.out[BackwardOut::kGradients] = {gradients.get(), cell.gradients * units};
+    backward.out[BackwardOut::kCarry] = backward.out[BackwardOut::kCellGradient] = rows(out);
+    backward.stride = units;
+    backward.unit_weights = vectors.get();
+    backward.sums = sums.get();
     const double work = static_cast<double>(kRows * units);
-    const auto& kernels = Kernels<Real>(ActiveIsa());
-    bench->Measure(name, {{"forward", work, [&] { kernels.cell_forward[mode](forward); }},
-                          {"backward", work, [&] { kernels.cell_backward[mode](backward); }},
+    const CellKernels<Real>& kernels = Kernels<Real>(ActiveIsa()).cells[mode];
+    const auto run = [&cell](auto* stages, const auto& args) {
+      for (int s = 0; s < cell.stages; ++s) stages[s](args);
+    };
+    bench->Measure(name, {{"forward", work, [&] { run(kernels.forward, forward); }},
+                          {"backward", work, [&] { run(kernels.backward, backward); }},
                           FmaProbe<Real>()});
   }
 }
@@ -281,9 +286,9 @@ void Run(const Options& options) {
   Tiles<double, double>(&bench, "float64");
   Tiles<float, Float16>(&bench, "float16");
   Tiles<float, BFloat16>(&bench, "bfloat16");
-  Rows<float>(&bench, "float32");
-  Rows<Float16>(&bench, "float16");
-  Rows<BFloat16>(&bench, "bfloat16");
+  RowProducts<float>(&bench, "float32");
+  RowProducts<Float16>(&bench, "float16");
+  RowProducts<BFloat16>(&bench, "bfloat16");
   Packing<float, float>(&bench, "float32");
   Packing<double, double>(&bench, "float64");
   Packing<float, Float16>(&bench, "float16");

@@ -11,6 +11,7 @@
 
 #include "base/cpu.h"
 #include "base/half.h"
+#include "cells/cell.h"
 
 namespace fused_rnn {
 
@@ -42,78 +43,6 @@ struct RowGemmArgs {
   int64_t c_ld;
 };
 
-// The forward gate arithmetic of `units` hidden units for `rows` sequences at one time step.
-// Pointers are those of the first of these units; units may be any number >= 1.
-// "Panel order" puts gate g of unit block b (V units) at column (b*G + g)*V, as products with
-// panels come out; lanes beyond the last unit are there and mean nothing.
-template <typename Real>
-struct CellForwardArgs {
-  int64_t rows, units;
-  const Real* tile;  // R h_{t-1}, panel order
-  int64_t tile_ld;
-  // In: W x_t, panel order. Out, if `keep`: the gates after their activation, panel order.
-  Real* gates;
-  int64_t gates_ld;
-  bool keep;
-  // Gate g at g*bias_stride: bW + bR. For a GRU without bR of the n gate, which follows as a
-  // fourth.
-  const Real* bias;
-  int64_t bias_stride;
-  Real* recurrent_n;  // GRU, if `keep`: out, R h_{t-1} + bR of the n gate; unit u at column u,
-                      // whole blocks
-  int64_t recurrent_n_ld;
-  const Real* h_prev;  // GRU
-  int64_t h_prev_ld;
-  const Real* c_prev;  // LSTM
-  int64_t c_prev_ld;
-  Real* c;  // LSTM; may be c_prev
-  int64_t c_ld;
-  Real* h;
-  int64_t h_ld;
-  bool clip, clip_nan;  // LSTM
-  Real clip_min, clip_max;
-};
-
-// The backward gate arithmetic. dh = dy + tile + carry, each null where it is zero.
-template <typename Real>
-struct CellBackwardArgs {
-  int64_t rows, units;
-  const Real* tile;  // dgates_{t+1} R, unit u at column u
-  int64_t tile_ld;
-  const Real* carry;  // the part of dh that did not go through the gates of step t+1 (GRU), or dhN
-  int64_t carry_ld;
-  const Real* dy;
-  int64_t dy_ld;
-  Real* carry_out;  // GRU: z dh, what dh_{t-1} gets beside the gates; may be `carry`
-  int64_t carry_out_ld;
-  const Real* gates;  // as kept by the forward
-  int64_t gates_ld;
-  const Real* recurrent_n;  // GRU: as kept by the forward
-  int64_t recurrent_n_ld;
-  const Real* h;  // rnn: the step's output
-  int64_t h_ld;
-  const Real* h_prev;  // GRU
-  int64_t h_prev_ld;
-  const Real* c;  // LSTM
-  int64_t c_ld;
-  const Real* c_prev;  // LSTM
-  int64_t c_prev_ld;
-  const Real* dc;  // LSTM: dc_t from step t+1, or dcN; may be null
-  int64_t dc_ld;
-  Real* dc_out;  // LSTM: dc_{t-1}; may be `dc`
-  int64_t dc_out_ld;
-  // Gradients of the pre-activations, gate g at column g*gate_stride. LSTM: i, f, g, o. rnn: one.
-  // GRU: n' (of R h + bR inside the reset product), r, z, n, so that columns [0, 3) belong to the
-  // recurrent side and [1, 4) to the input side.
-  Real* dgates;
-  int64_t dgates_ld, dgate_stride;
-  Real* db;           // sums of dgates over rows are added here, gate g at g*dgate_stride
-  Real* unprojected;  // LSTM: receives o tanh(c); null: not wanted
-  int64_t unprojected_ld;
-  bool clip;  // LSTM
-  Real clip_min, clip_max;
-};
-
 template <typename Real, typename Weight>
 struct PanelKernels {
   void (*gemm)(const PanelGemmArgs<Real, Weight>&);
@@ -137,9 +66,7 @@ struct KernelTable {
   const char* isa;
   int lanes;
   PanelKernels<Real, Real> panels;
-  // Indexed by Mode.
-  void (*cell_forward[4])(const CellForwardArgs<Real>&);
-  void (*cell_backward[4])(const CellBackwardArgs<Real>&);
+  const CellKernels<Real>* cells;  // indexed by Mode
   // y[i] = f(x[i]) for i < n: the activations of the cells, for tests of their error bounds.
   void (*sigmoid)(const Real* x, Real* y, int64_t n);
   void (*tanh)(const Real* x, Real* y, int64_t n);

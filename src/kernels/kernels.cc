@@ -9,12 +9,10 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
-#include "kernels/gru-inl.h"
-#include "kernels/lstm-inl.h"
+#include "cells/cells.h"
 #include "kernels/pack-inl.h"
 #include "kernels/panel_gemm-inl.h"
 #include "kernels/probes-inl.h"
-#include "kernels/rnn_cell-inl.h"
 #include "kernels/row_gemm-inl.h"
 
 #define FUSED_RNN_STRING(token) #token
@@ -30,16 +28,17 @@ constexpr PanelKernels<Real, Weight> MakePanels() {
           PackPanel<Real, Weight>};
 }
 
+#define FUSED_RNN_CELL_KERNELS(name) k##name##Kernels<Real>,
+template <typename Real>
+constexpr CellKernels<Real> kCellKernels[] = {FUSED_RNN_CELLS(FUSED_RNN_CELL_KERNELS)};
+
 template <typename Real>
 constexpr KernelTable<Real> MakeTable() {
   return {
       FUSED_RNN_NAME(FUSED_RNN_ISA),
       kLanes<Real>,
       MakePanels<Real, Real>(),
-      {RnnForward<Real, ReluActivation>, RnnForward<Real, TanhActivation>, LstmForward<Real>,
-       GruForward<Real>},
-      {RnnBackward<Real, ReluActivation>, RnnBackward<Real, TanhActivation>, LstmBackward<Real>,
-       GruBackward<Real>},
+      kCellKernels<Real>,
       MapArray<Real, Sigmoid<Real>>,
       MapArray<Real, Tanh<Real>>,
       FmaRounds<Real>,

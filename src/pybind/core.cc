@@ -23,10 +23,16 @@ namespace {
 template <typename T>
 using Names = std::vector<std::pair<const char*, T>>;
 
-const Names<Mode> kModes = {{"rnn_relu", Mode::kRnnRelu},
-                            {"rnn_tanh", Mode::kRnnTanh},
-                            {"lstm", Mode::kLstm},
-                            {"gru", Mode::kGru}};
+Names<Mode> AllModes() {
+  Names<Mode> modes;
+  for (int i = 0; i < kModeCount; ++i) {
+    const Mode mode = static_cast<Mode>(i);
+    modes.push_back({ModeName(mode), mode});
+  }
+  return modes;
+}
+
+const Names<Mode> kModes = AllModes();
 const Names<DType> kDTypes = {{"float32", DType::kFloat32},
                               {"float64", DType::kFloat64},
                               {"float16", DType::kFloat16},
@@ -103,7 +109,7 @@ struct Inputs {
   OptionalArray c0;
   OptionalArray lengths;
 
-  bool lstm() const { return problem.mode == Mode::kLstm; }
+  bool has_cell_state() const { return HasCellState(problem.mode); }
 };
 
 void CheckRank(const char* argument, const py::array& array) {
@@ -114,9 +120,8 @@ Inputs CheckInputs(const std::string& mode_name, const py::array& x, const py::a
                    const py::array& h0, const OptionalArray& c0, const OptionalArray& lengths,
                    const Options& options) {
   const Mode mode = FromName("mode", kModes, mode_name);
-  if ((mode == Mode::kLstm) != c0.has_value()) {
-    Reject("c0",
-           mode == Mode::kLstm ? "an array with mode 'lstm'" : "None with mode '" + mode_name + "'",
+  if (HasCellState(mode) != c0.has_value()) {
+    Reject("c0", (HasCellState(mode) ? "an array" : "None") + (" with mode '" + mode_name + "'"),
            c0 ? "an array" : "None");
   }
   CheckRank("x", x);
@@ -163,7 +168,7 @@ py::tuple ForwardArrays(const std::string& mode, const py::array& x, const py::a
   py::array y(in.dtype, in.y_shape);
   py::array hN(in.dtype, in.h_shape);
   OptionalArray cN;
-  if (in.lstm()) cN = py::array(in.dtype, in.c_shape);
+  if (in.has_cell_state()) cN = py::array(in.dtype, in.c_shape);
   const Buffer workspace = Allocate(ForwardWorkspaceBytes(in.problem, training));
   const size_t reserve_bytes = training ? ReserveBytes(in.problem) : 0;
   Buffer reserve = training ? Allocate(reserve_bytes) : nullptr;
@@ -283,7 +288,7 @@ py::tuple BackwardArrays(const std::string& mode, const py::array& x, const py::
   const py::array y_in = CheckInput("y", y, in.dtype, in.y_shape);
   const OptionalArray dy_in = CheckInput("dy", dy, in.dtype, in.y_shape);
   const OptionalArray dhN_in = CheckInput("dhN", dhN, in.dtype, in.h_shape);
-  if (dcN && !in.lstm()) Reject("dcN", "None: this mode has no cell state", "an array");
+  if (dcN && !in.has_cell_state()) Reject("dcN", "None: this mode has no cell state", "an array");
   const OptionalArray dcN_in = CheckInput("dcN", dcN, in.dtype, in.c_shape);
   const size_t reserve_bytes = ReserveBytes(in.problem);
   py::array reserve_in =
@@ -298,7 +303,7 @@ py::tuple BackwardArrays(const std::string& mode, const py::array& x, const py::
   Gradient dx_out("dx", dx, dx_req, true, in, {in.x.shape(0), in.x.shape(1), in.x.shape(2)});
   Gradient dparams_out("dparams", dparams, dparams_req, true, in, {in.params.shape(0)});
   Gradient dh0_out("dh0", dh0, dh0_req, true, in, in.h_shape);
-  Gradient dc0_out("dc0", dc0, dc0_req, in.lstm(), in, in.c_shape);
+  Gradient dc0_out("dc0", dc0, dc0_req, in.has_cell_state(), in, in.c_shape);
   const std::vector<std::pair<const char*, OptionalArray>> inputs = {{"x", in.x},
                                                                      {"params", in.params},
                                                                      {"h0", in.h0},

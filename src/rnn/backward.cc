@@ -13,6 +13,7 @@ void RunBackward(const Execution& execution, const Dims& dims, const Steps& step
                  const BackwardArgs& args, const Weight* weights, const BackwardPlan& plan,
                  const ReservePlan& reserve) {
   const ParamLayout layout(dims);
+  const Cell& cell = dims.cell();
   const Real* params = static_cast<const Real*>(args.params);
   void* ws = args.workspace;
   const int64_t N = dims.N, H = dims.H, S = dims.S, D = dims.D, rows = dims.T * N, out = D * S;
@@ -60,11 +61,13 @@ void RunBackward(const Execution& execution, const Dims& dims, const Steps& step
       dir.Wp = weights + layout.Wp(l, d);
       dir.h0 = state(args.h0, S, plan.h0);
       dir.dhN = state(args.dhN, S, plan.dhN);
-      dir.c0 = dims.lstm() ? state(args.c0, H, plan.c0) : nullptr;
-      dir.dcN = dims.lstm() ? state(args.dcN, H, plan.dcN) : nullptr;
+      dir.c0 = cell.cell_state ? state(args.c0, H, plan.c0) : nullptr;
+      dir.dcN = cell.cell_state ? state(args.dcN, H, plan.dcN) : nullptr;
+      dir.unit_weights = params + layout.UnitWeights(l, d);
       dir.gates = reserve.gates.In<Real>(args.reserve) + k * rows * dims.kept_gates * layer.Hp();
-      dir.recurrent_n = reserve.recurrent_n.In<Real>(args.reserve) + k * rows * layer.Hp();
-      dir.c = reserve.c.In<Real>(args.reserve) + k * rows * H;
+      dir.value =
+          cell.keeps_value ? reserve.value.In<Real>(args.reserve) + k * rows * layer.Hp() : nullptr;
+      dir.c = cell.cell_state ? reserve.c.In<Real>(args.reserve) + k * rows * H : nullptr;
       dir.y = y + d * S;
       dir.dy = dy != nullptr ? dy + d * S : nullptr;
       dir.y_ld = out;
@@ -72,10 +75,10 @@ void RunBackward(const Execution& execution, const Dims& dims, const Steps& step
       dir.dc0 = dc0.Part(k * N * H);
       dir.panels = plan.panels.In<Weight>(ws) + d * plan.recurrent.size();
       dir.projection = plan.projection_panels.In<Weight>(ws) + d * plan.projection.size();
-      dir.dgates = plan.dgates.In<Real>(ws) + d * rows * dims.grad_gates * H;
-      dir.db = plan.db.In<Real>(ws) + d * dims.grad_gates * H;
-      dir.dc = plan.dc.In<Real>(ws) + d * N * H;
-      dir.carry = plan.carry.In<Real>(ws) + d * N * H;
+      dir.gradients = plan.gradients.In<Real>(ws) + d * rows * cell.gradients * H;
+      dir.sums = plan.sums.In<Real>(ws) + d * cell.sums() * H;
+      dir.dc = cell.cell_state ? plan.dc.In<Real>(ws) + d * N * H : nullptr;
+      dir.carry = cell.carries ? plan.carry.In<Real>(ws) + d * N * H : nullptr;
       dir.dh = plan.dh.In<Real>(ws) + d * rows * dims.P;
       dir.unprojected = plan.unprojected.In<Real>(ws) + d * rows * H;
     }

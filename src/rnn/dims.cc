@@ -4,8 +4,12 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "cells/cells.h"
 
 namespace fused_rnn {
+
+static_assert(kCellCount == kModeCount);
+
 namespace {
 
 void CheckAtLeast(const char* name, int64_t value, int64_t least) {
@@ -14,7 +18,9 @@ void CheckAtLeast(const char* name, int64_t value, int64_t least) {
 
 void CheckFields(const Problem& p) {
   const int mode = static_cast<int>(p.mode);
-  FUSED_RNN_CHECK(mode >= 0 && mode <= 3, "mode: expected 0 to 3, got %d", mode);
+  FUSED_RNN_CHECK(mode >= 0 && mode < kCellCount, "mode: expected 0 to %d, got %d", kCellCount - 1,
+                  mode);
+  const Cell& cell = kCells[mode];
   const int dtype = static_cast<int>(p.dtype);
   FUSED_RNN_CHECK(dtype >= 0 && dtype <= 3, "dtype: expected 0 to 3, got %d", dtype);
   CheckAtLeast("T", p.T, 0);
@@ -25,7 +31,7 @@ void CheckFields(const Problem& p) {
   FUSED_RNN_CHECK(p.D == 1 || p.D == 2, "D (directions): expected 1 or 2, got %" PRId64, p.D);
   CheckAtLeast("P (projection_size)", p.P, 0);
   if (p.P > 0) {
-    FUSED_RNN_CHECK(p.mode == Mode::kLstm,
+    FUSED_RNN_CHECK(cell.cell_state,
                     "projection_size: expected none, as mode is not lstm, got %" PRId64, p.P);
     FUSED_RNN_CHECK(p.P <= p.H, "projection_size: expected <= state_size %" PRId64 ", got %" PRId64,
                     p.H, p.P);
@@ -34,7 +40,7 @@ void CheckFields(const Problem& p) {
                   p.dropout);
   if (p.clip) {
     FUSED_RNN_CHECK(
-        p.mode == Mode::kLstm,
+        cell.cell_state,
         "lstm_state_clip_min, lstm_state_clip_max: expected none, as mode is not lstm, got %g, %g",
         p.clip_min, p.clip_max);
     FUSED_RNN_CHECK(p.clip_min <= p.clip_max,
@@ -45,12 +51,16 @@ void CheckFields(const Problem& p) {
 
 }  // namespace
 
+const char* ModeName(Mode mode) { return kCells[static_cast<int>(mode)].name; }
+
+bool HasCellState(Mode mode) { return kCells[static_cast<int>(mode)].cell_state; }
+
 Dims::Dims(const Problem& problem) : Problem(problem) {
   CheckFields(problem);
-  G = lstm() ? 4 : gru() ? 3 : 1;
+  cell_ = &kCells[static_cast<int>(mode)];
+  G = cell_->gates;
   S = projected() ? P : H;
-  kept_gates = lstm() || gru() ? G : 0;
-  grad_gates = lstm() || gru() ? 4 : 1;
+  kept_gates = cell_->keeps_gates ? G : 0;
   drops = dropout > 0 && L > 1;
 
   // No buffer of any pass holds more elements than this, so that below here 64-bit products cannot

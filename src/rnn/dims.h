@@ -2,6 +2,7 @@
 #ifndef FUSED_RNN_RNN_DIMS_H_
 #define FUSED_RNN_RNN_DIMS_H_
 
+#include "cells/cell.h"
 #include "fused_rnn/rnn.h"
 
 namespace fused_rnn {
@@ -10,18 +11,14 @@ struct Dims : Problem {
   // Checks the problem; throws Error that names the field, what was expected and what came.
   explicit Dims(const Problem& problem);
 
-  bool lstm() const { return mode == Mode::kLstm; }
-  bool gru() const { return mode == Mode::kGru; }
+  const Cell& cell() const { return *cell_; }
   bool projected() const { return P > 0; }
   bool half() const { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
   int64_t G;  // gates
   int64_t S;  // size of h and, per direction, of y
-  // Gates per hidden unit and step that the forward keeps in the reserve, activated. A simple RNN
-  // keeps none: its derivative follows from its output.
+  // Gates per hidden unit and step that a training forward keeps in the reserve: G or none.
   int64_t kept_gates;
-  // Gradients per hidden unit and step that the backward forms (see CellBackwardArgs::dgates).
-  int64_t grad_gates;
   // Dropout acts between layers.
   bool drops;
 
@@ -31,6 +28,9 @@ struct Dims : Problem {
   int64_t StoredBytes() const { return half() ? 2 : ComputedBytes(); }
 
   int64_t InputSize(int64_t l) const { return l == 0 ? I : D * S; }
+
+ private:
+  const Cell* cell_;
 };
 
 }  // namespace fused_rnn

@@ -28,21 +28,24 @@ void PlacePanels(const Dims& dims, const ForwardArgs& args, const ForwardPlan& p
   void* ws = args.workspace;
   dir->packed = args.packed != nullptr;
   if (dir->packed) {
-    const PackedPart<Real, Weight> part(dims, plan, PackedPlan(dims, plan.recurrent.V),
+    const PackedPart<Real, Weight> part(dims, plan, PackedPlan(dims, plan.recurrent.V()),
                                         args.packed->data(), l, d);
+    const auto panels = [](WeightForm form, Weight* packed) {
+      return form != WeightForm::kRows ? packed : nullptr;
+    };
     dir->bias = part.bias;
-    dir->input_panels = dims.T * dims.N > 1 || plan.reads_panels ? part.input : nullptr;
-    dir->panels = plan.reads_panels ? part.recurrent : nullptr;
-    dir->projection = plan.reads_panels ? part.projection : nullptr;
+    dir->input_panels = panels(plan.input_form, part.input);
+    dir->panels = panels(plan.recurrent_form, part.recurrent);
+    dir->projection = panels(plan.recurrent_form, part.projection);
     return;
   }
-  const auto panels = [&](bool packs, const Region& region, const PanelLayout& layout) {
-    return packs ? region.In<Weight>(ws) + d * layout.size() : nullptr;
+  const auto panels = [&](WeightForm form, const Region& region, int64_t size) {
+    return form == WeightForm::kPanels ? region.In<Weight>(ws) + d * size : nullptr;
   };
-  dir->bias = plan.bias.In<Real>(ws) + d * (dims.G + 1) * dims.H;
-  dir->input_panels = panels(plan.packs_input, plan.input_panels, plan.Input(l));
-  dir->panels = panels(plan.packs_recurrent, plan.panels, plan.recurrent);
-  dir->projection = panels(plan.packs_recurrent, plan.projection_panels, plan.projection);
+  dir->bias = plan.bias.In<Real>(ws) + d * dims.cell().vectors() * dims.H;
+  dir->input_panels = panels(plan.input_form, plan.input_panels, plan.Input(l).size());
+  dir->panels = panels(plan.recurrent_form, plan.panels, plan.recurrent.size());
+  dir->projection = panels(plan.recurrent_form, plan.projection_panels, plan.projection.size());
 }
 
 }  // namespace
@@ -51,6 +54,7 @@ template <typename Real, typename Weight>
 void RunForward(const Execution& execution, const Dims& dims, const Steps& steps,
                 const ForwardArgs& args, const ForwardPlan& plan, const ReservePlan& reserve) {
   const ParamLayout layout(dims);
+  const Cell& cell = dims.cell();
   const Weight* params = static_cast<const Weight*>(args.params);
   void* ws = args.workspace;
   const bool training = args.reserve != nullptr;
@@ -76,16 +80,19 @@ void RunForward(const Execution& execution, const Dims& dims, const Steps& steps
       dir.Wp = params + layout.Wp(l, d);
       dir.bW = params + layout.bW(l, d);
       dir.bR = params + layout.bR(l, d);
+      dir.unit_weights = params + layout.UnitWeights(l, d);
       dir.h0 = PackState(steps, dims.S, static_cast<const Real*>(args.h0) + k * dims.N * dims.S,
                          plan.h0.In<Real>(ws) + d * dims.N * dims.S);
       PlacePanels(dims, args, plan, l, d, &dir);
       dir.gates = layer.keeps_gates()
                       ? reserve.gates.In<Real>(args.reserve) + k * rows * dims.G * Hp
                       : plan.gates.In<Real>(ws) + d * plan.chunk * dims.N * dims.G * Hp;
-      dir.recurrent_n = dims.gru() && training
-                            ? reserve.recurrent_n.In<Real>(args.reserve) + k * rows * Hp
-                            : nullptr;
-      if (dims.lstm()) {
+      dir.value = !cell.keeps_value ? nullptr
+                  : training        ? reserve.value.In<Real>(args.reserve) + k * rows * Hp
+                  : cell.stages > 1 ? plan.value.In<Real>(ws) + d * dims.N * Hp
+                                    : nullptr;
+      dir.c0 = dir.c = nullptr;
+      if (cell.cell_state) {
         dir.c0 = PackState(steps, dims.H, static_cast<const Real*>(args.c0) + k * dims.N * dims.H,
                            plan.c0.In<Real>(ws) + d * dims.N * dims.H);
         dir.c = training ? reserve.c.In<Real>(args.reserve) + k * rows * dims.H
@@ -99,7 +106,7 @@ void RunForward(const Execution& execution, const Dims& dims, const Steps& steps
     execution.ThrowIfInterrupted();
     StoreStates(dims, steps, l, dims.S, static_cast<Real*>(args.hN),
                 [&](int64_t d, int64_t i) { return layer.LastHidden(d, i); });
-    if (dims.lstm()) {
+    if (cell.cell_state) {
       StoreStates(dims, steps, l, dims.H, static_cast<Real*>(args.cN),
                   [&](int64_t d, int64_t i) { return layer.LastCell(d, i); });
     }

@@ -25,16 +25,17 @@ struct ForwardDirection {
   const Weight* Wp;
   const Weight* bW;
   const Weight* bR;
+  const Weight* unit_weights;
   const Real* h0;        // [N, S], packed order
   const Real* c0;        // [N, H], packed order
-  Real* bias;            // [G*H], then [H]: see CellForwardArgs
+  Real* bias;            // see CellForwardArgs
   bool packed;           // bias and panels are there already
   Weight* input_panels;  // of W; like the following null if weights are to be read as they are
   Weight* panels;        // of R
   Weight* projection;    // panels of Wp
   Real* gates;           // [rows, G*Hp] if kept, else [chunk*N, G*Hp]
-  Real* recurrent_n;     // [rows, Hp]; GRU in training
-  Real* c;               // [rows, H] in training, else [N, H]
+  Real* value;           // [rows, Hp] in training, else [N, Hp]; null if the cell has none
+  Real* c;               // [rows, H] in training, else [N, H]; null without a cell state
   Real* unprojected;     // [N, H]
   Real* y;               // [rows, y_ld]: this direction's columns
   int64_t y_ld;
@@ -56,7 +57,7 @@ class LayerForward {
     input_ = input;
     for (int64_t d = 0; d < dims_.D; ++d) {
       const ForwardDirection<Real, Weight>& dir = direction_[d];
-      if (!dir.packed) FoldBiases(dims_, dir.bW, dir.bR, dir.bias);
+      if (!dir.packed) FoldBiases(dims_, dir.bW, dir.bR, dir.unit_weights, dir.bias);
     }
     const double step_work = static_cast<double>(dims_.N) * dims_.G * dims_.H * dims_.S;
     const double work =
@@ -117,7 +118,10 @@ class LayerForward {
                [&](BlockTile tile) {
                  const StageTimer timer(Stage::kPacking);
                  pack(input_, dir.W, tile, dir.input_panels);
-                 pack(plan_.recurrent, dir.R, tile, dir.panels);
+                 if (dir.panels == nullptr) return;
+                 for (int s = 0; s < cell_.stages; ++s) {
+                   pack(plan_.recurrent.stage[s], WeightsOf(dir, s), tile, PanelsOf(dir, s));
+                 }
                });
     phases.Run(plan_.projection.blocks(), BlocksPerTile(1, kInputRows), Order::kForth,
                [&](BlockTile tile) { pack(plan_.projection, dir.Wp, tile, dir.projection); });
@@ -127,12 +131,16 @@ class LayerForward {
   void RunStep(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t gates_row,
                Phases& phases) const {
     const Order order = OrderOfStep(step.t);
-    phases.Run(
-        plan_.recurrent.blocks(), BlocksPerTile(dims_.G, step.n), order, [&](BlockTile tile) {
-          RunRows(dir, step, 0, step.continuing, dir.y + step.prev_row * dir.y_ld, dir.y_ld,
-                  CellRows(dir, step.prev_row), gates_row, tile);
-          RunRows(dir, step, step.continuing, step.n, dir.h0, dims_.S, dir.c0, gates_row, tile);
-        });
+    const Previous continuing{{dir.y + step.prev_row * dir.y_ld, dir.y_ld},
+                              {StepRows(dir.c, step.prev_row, dims_.H), dims_.H}};
+    const Previous beginning{{dir.h0, dims_.S}, {dir.c0, dims_.H}};
+    for (int s = 0; s < cell_.stages; ++s) {
+      const int64_t per_tile = BlocksPerTile(cell_.stage_gates[s], step.n);
+      phases.Run(plan_.recurrent.blocks(), per_tile, order, [&](BlockTile tile) {
+        RunRows(dir, step, s, {0, step.continuing}, continuing, gates_row, tile);
+        RunRows(dir, step, s, {step.continuing, step.n}, beginning, gates_row, tile);
+      });
+    }
     phases.Run(plan_.projection.blocks(), BlocksPerTile(1, step.n), order,
                [&](BlockTile tile) { Project(dir, step, tile); });
   }
@@ -143,9 +151,19 @@ class LayerForward {
     return {steps_.row(std::min(a, b)), steps_.row(std::max(a, b) + 1)};
   }
 
-  // Null without a cell state.
-  Real* CellRows(const ForwardDirection<Real, Weight>& dir, int64_t row) const {
-    return training_ && dims_.lstm() ? dir.c + row * dims_.H : dir.c;
+  // The rows of a step that begins at `row`, of an array that has rows for all steps in training
+  // and else for one. Null stays null.
+  template <typename T>
+  T* StepRows(T* data, int64_t row, int64_t ld) const {
+    return training_ && data != nullptr ? data + row * ld : data;
+  }
+
+  const Weight* WeightsOf(const ForwardDirection<Real, Weight>& dir, int stage) const {
+    return dir.R + cell_.FirstGate(stage) * dims_.H * dims_.S;
+  }
+  // Null if they are not packed.
+  Weight* PanelsOf(const ForwardDirection<Real, Weight>& dir, int stage) const {
+    return dir.panels != nullptr ? dir.panels + plan_.recurrent.Offset(stage) : nullptr;
   }
 
   // W x for rows `rows` and the units of `tile`.
@@ -193,57 +211,52 @@ class LayerForward {
     }
   }
 
-  // Rows [begin, end) of a step, whose previous states are rows of h_prev and c_prev with the same
-  // index.
-  void RunRows(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t begin,
-               int64_t end, const Real* h_prev, int64_t h_prev_ld, const Real* c_prev,
-               int64_t gates_row, BlockTile blocks) const {
-    if (begin == end) return;
-    const PanelLayout& layout = plan_.recurrent;
+  // The states before a step, as many rows as the step has.
+  struct Previous {
+    Rows<const Real> h, c;
+  };
+
+  // A stage of a step, for `rows` of it and the units of `blocks`.
+  void RunRows(const ForwardDirection<Real, Weight>& dir, const Step& step, int stage, Range rows,
+               const Previous& previous, int64_t gates_row, BlockTile blocks) const {
+    if (rows.begin == rows.end) return;
+    const PanelLayout& layout = plan_.recurrent.stage[stage];
     const int64_t G = dims_.G, H = dims_.H, V = layout.V, Hp = layout.padded_columns();
-    const int64_t row0 = step.row;
     const int64_t unit = blocks.begin * V, units = std::min(blocks.count * V, H - unit);
-    const int64_t tile_ld = blocks.count * G * V;
-    Real* c_rows = CellRows(dir, row0);
+    const int64_t gates_width = blocks.count * G * V, tile_ld = blocks.count * layout.gates * V;
+    const Rows<Real> gates{dir.gates + (step.row - gates_row) * G * Hp + unit * G, G * Hp};
+    const Rows<Real> value{StepRows(dir.value, step.row, Hp), Hp};
+    const Rows<Real> c{StepRows(dir.c, step.row, H), H};
+    const Rows<Real> h = dims_.projected() ? Rows<Real>{dir.unprojected, H}
+                                           : Rows<Real>{dir.y + step.row * dir.y_ld, dir.y_ld};
+    const Rows<const Real> input = stage == 0 ? previous.h : Rows<const Real>{value.data, Hp};
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
-    ForEachRowRun(begin, end, [&](int64_t row, int64_t rows) {
-      Real* gates = dir.gates + (row0 + row - gates_row) * G * Hp + unit * G;
-      PrefetchRows(gates, G * Hp, rows, tile_ld);
+    CellForwardArgs<Real> cell{};
+    cell.units = units;
+    cell.keep = training_;
+    cell.bias = dir.bias + unit;
+    cell.bias_stride = H;
+    cell.clip = dims_.clip;
+    cell.clip_nan = dims_.clip_nan;
+    cell.clip_min = static_cast<Real>(dims_.clip_min);
+    cell.clip_max = static_cast<Real>(dims_.clip_max);
+    ForEachRowRun(rows.begin, rows.end, [&](int64_t row, int64_t count) {
+      PrefetchRows(gates.At(row), gates.ld, count, gates_width);
       {
         const StageTimer timer(Stage::kRecurrentProducts);
-        Product(layout, dir.R, dir.panels, blocks, h_prev + row * h_prev_ld, h_prev_ld, rows,
-                /*prefetch=*/row == begin, tile, tile_ld);
+        Product(layout, WeightsOf(dir, stage), PanelsOf(dir, stage), blocks, input.At(row),
+                input.ld, count, /*prefetch=*/row == rows.begin, tile, tile_ld);
       }
-      CellForwardArgs<Real> cell{};
-      cell.rows = rows;
-      cell.units = units;
-      cell.tile = tile;
-      cell.tile_ld = tile_ld;
-      cell.gates = gates;
-      cell.gates_ld = G * Hp;
-      cell.keep = keeps_gates();
-      cell.bias = dir.bias + unit;
-      cell.bias_stride = H;
-      if (dims_.gru()) {
-        cell.recurrent_n = cell.keep ? dir.recurrent_n + (row0 + row) * Hp + unit : nullptr;
-        cell.recurrent_n_ld = Hp;
-        cell.h_prev = h_prev + row * h_prev_ld + unit;
-        cell.h_prev_ld = h_prev_ld;
-      }
-      if (dims_.lstm()) {
-        cell.c_prev = c_prev + row * H + unit;
-        cell.c = c_rows + row * H + unit;
-        cell.c_prev_ld = cell.c_ld = H;
-        cell.clip = dims_.clip;
-        cell.clip_nan = dims_.clip_nan;
-        cell.clip_min = static_cast<Real>(dims_.clip_min);
-        cell.clip_max = static_cast<Real>(dims_.clip_max);
-      }
-      cell.h = dims_.projected() ? dir.unprojected + row * H + unit
-                                 : dir.y + (row0 + row) * dir.y_ld + unit;
-      cell.h_ld = dims_.projected() ? H : dir.y_ld;
+      cell.rows = count;
+      cell.in[ForwardIn::kTile] = {tile, tile_ld};
+      cell.in[ForwardIn::kH] = previous.h.From(row, unit);
+      cell.in[ForwardIn::kCell] = previous.c.From(row, unit);
+      cell.out[ForwardOut::kGates] = gates.From(row, 0);
+      cell.out[ForwardOut::kValue] = value.From(row, unit);
+      cell.out[ForwardOut::kCell] = c.From(row, unit);
+      cell.out[ForwardOut::kH] = h.From(row, unit);
       const StageTimer timer(Stage::kGates);
-      kernels_.cell_forward[static_cast<int>(dims_.mode)](cell);
+      kernels_.cells[static_cast<int>(dims_.mode)].forward[stage](cell);
     });
   }
 
@@ -268,6 +281,7 @@ class LayerForward {
 
   const Execution& execution_;
   const Dims& dims_;
+  const Cell& cell_ = dims_.cell();
   const Steps& steps_;
   const ForwardPlan& plan_;
   const bool training_;

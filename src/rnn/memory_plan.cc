@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// Weights that so few rows meet, over all steps, are read as they are: packing would be most of the
-// work.
+// Weights that so few rows meet, over all steps, are not packed for one call: packing would be most
+// of the work.
 constexpr int64_t kFewRows = 3;
 // A single row meets each weight once a step, and reads rows of weights as fast as panels: the
 // first of these says when panels are still better, the second from how many steps on they pay.
@@ -32,6 +32,36 @@ int64_t StepsPerChunk(const Dims& dims, int64_t row_bytes) {
   return std::max<int64_t>(1, std::min(dims.T, rows / std::max<int64_t>(1, dims.N)));
 }
 
+WeightForm InputForm(const Dims& dims) {
+  const int64_t rows = dims.T * dims.N;
+  if (rows > kFewRows) return WeightForm::kPanels;
+  const bool panels_are_faster = rows > 1 || dims.S <= kShortRow || !dims.half();
+  return panels_are_faster ? WeightForm::kPanelsIfPacked : WeightForm::kRows;
+}
+
+WeightForm RecurrentForm(const Dims& dims) {
+  const bool better = dims.N > 1 || dims.S <= kShortRow;
+  if (!better && dims.half()) return WeightForm::kRows;
+  const bool pays = dims.T * dims.N > kFewRows && (better || dims.T >= kManySteps);
+  return pays ? WeightForm::kPanels : WeightForm::kPanelsIfPacked;
+}
+
+RecurrentPanels ForwardPanels(const Dims& dims, int64_t V) {
+  RecurrentPanels panels{};
+  panels.stages = dims.cell().stages;
+  for (int64_t s = 0; s < panels.stages; ++s)
+    panels.stage[s] = {dims.H, dims.cell().stage_gates[s], dims.S, V};
+  return panels;
+}
+
+RecurrentPanels BackwardPanels(const Dims& dims, int64_t V) {
+  RecurrentPanels panels{};
+  panels.stages = dims.cell().stages;
+  for (int64_t s = 0; s < panels.stages; ++s)
+    panels.stage[s] = {dims.S, 1, dims.cell().stage_gates[s] * dims.H, V};
+  return panels;
+}
+
 }  // namespace
 
 Region RegionPlan::Add(int64_t bytes) {
@@ -46,8 +76,8 @@ ReservePlan::ReservePlan(const Dims& dims, int64_t V, int64_t gap) : RegionPlan(
   const int64_t between = (dims.L - 1) * rows * dims.D * dims.S;
   const int64_t Hp = PanelLayout{dims.H, 1, 0, V}.padded_columns();
   gates = Add(e * LD * rows * dims.kept_gates * Hp);
-  recurrent_n = Add(dims.gru() ? e * LD * rows * Hp : 0);
-  c = Add(dims.lstm() ? e * LD * rows * dims.H : 0);
+  value = Add(dims.cell().keeps_value ? e * LD * rows * Hp : 0);
+  c = Add(dims.cell().cell_state ? e * LD * rows * dims.H : 0);
   y = Add(e * between);
   mask = Add(dims.drops ? between : 0);
   y_top = Add(dims.half() ? e * rows * dims.D * dims.S : 0);
@@ -55,54 +85,56 @@ ReservePlan::ReservePlan(const Dims& dims, int64_t V, int64_t gap) : RegionPlan(
 
 ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap)
     : RegionPlan(gap),
-      recurrent{dims.H, dims.G, dims.S, V},
+      recurrent(ForwardPanels(dims, V)),
       projection{dims.P, 1, dims.H, V},
-      packs_input(dims.T * dims.N > kFewRows),
-      reads_panels(dims.N > 1 || dims.S <= kShortRow || !dims.half()),
-      packs_recurrent(packs_input && reads_panels &&
-                      (dims.N > 1 || dims.S <= kShortRow || dims.T >= kManySteps)),
-      I_(dims.I),
+      input_form(InputForm(dims)),
+      recurrent_form(RecurrentForm(dims)),
+      input_{dims.H, dims.G, dims.I, V},
       upper_(dims.D * dims.S) {
   const int64_t e = dims.ComputedBytes(), w = dims.StoredBytes(), D = dims.D;
   const int64_t rows = dims.T * dims.N, NH = dims.N * dims.H, out = rows * D * dims.S;
-  const int64_t gates_row = dims.G * recurrent.padded_columns();
+  const int64_t Hp = recurrent.padded_columns(), gates_row = dims.G * Hp;
+  const Cell& cell = dims.cell();
   const bool sorts = dims.variable_length;
+  const bool packs_recurrent = recurrent_form == WeightForm::kPanels;
   chunk = StepsPerChunk(dims, e * gates_row);
   const int64_t largest_input = std::max(Input(0).size(), dims.L > 1 ? Input(1).size() : 0);
-  bias = Add(e * D * (dims.G + 1) * dims.H);
-  input_panels = Add(packs_input ? w * D * largest_input : 0);
+  bias = Add(e * D * cell.vectors() * dims.H);
+  input_panels = Add(input_form == WeightForm::kPanels ? w * D * largest_input : 0);
   panels = Add(packs_recurrent ? w * D * recurrent.size() : 0);
   projection_panels = Add(packs_recurrent ? w * D * projection.size() : 0);
-  gates = Add(training && dims.kept_gates > 0 ? 0 : e * D * chunk * dims.N * gates_row);
-  c = Add(!training && dims.lstm() ? e * D * NH : 0);
+  gates = Add(training && cell.keeps_gates ? 0 : e * D * chunk * dims.N * gates_row);
+  value = Add(!training && cell.stages > 1 ? e * D * dims.N * Hp : 0);
+  c = Add(!training && cell.cell_state ? e * D * NH : 0);
   unprojected = Add(dims.projected() ? e * D * NH : 0);
   dropped = Add(training && dims.drops ? e * out : 0);
   for (int64_t i = 0; i < 2; ++i) y[i] = Add(!training && dims.L > i + 1 ? e * out : 0);
   x = Add(sorts ? e * rows * dims.I : 0);
   y_top = Add(sorts ? e * out : 0);
   h0 = Add(sorts ? e * D * dims.N * dims.S : 0);
-  c0 = Add(sorts && dims.lstm() ? e * D * NH : 0);
+  c0 = Add(sorts && cell.cell_state ? e * D * NH : 0);
 }
 
 PanelLayout ForwardPlan::Input(int64_t l) const {
-  PanelLayout layout = recurrent;
-  layout.K = l == 0 ? I_ : upper_;
+  PanelLayout layout = input_;
+  if (l > 0) layout.K = upper_;
   return layout;
 }
 
 BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
     : RegionPlan(gap),
-      recurrent{dims.S, 1, dims.G * dims.H, V},
+      recurrent(BackwardPanels(dims, V)),
       projection{dims.projected() ? dims.H : 0, 1, dims.P, V} {
   const int64_t e = dims.ComputedBytes(), rows = dims.T * dims.N, D = dims.D;
   const int64_t NH = dims.N * dims.H, NS = dims.N * dims.S, out = rows * D * dims.S;
+  const Cell& cell = dims.cell();
   const bool sorts = dims.variable_length;
   panels = Add(dims.StoredBytes() * D * recurrent.size());
   projection_panels = Add(dims.StoredBytes() * D * projection.size());
-  dgates = Add(e * D * rows * dims.grad_gates * dims.H);
-  db = Add(e * D * dims.grad_gates * dims.H);
-  dc = Add(dims.lstm() ? e * D * NH : 0);
-  carry = Add(dims.gru() ? e * D * NH : 0);
+  gradients = Add(e * D * rows * cell.gradients * dims.H);
+  sums = Add(e * D * cell.sums() * dims.H);
+  dc = Add(cell.cell_state ? e * D * NH : 0);
+  carry = Add(cell.carries ? e * D * NH : 0);
   dh = Add(e * D * rows * dims.P);
   unprojected = Add(dims.projected() ? e * D * rows * dims.H : 0);
   h_prev = Add(e * rows * dims.S);
@@ -114,8 +146,8 @@ BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
   dy_top = Add(sorts ? e * out : 0);
   h0 = Add(sorts ? e * D * NS : 0);
   dhN = Add(sorts ? e * D * NS : 0);
-  c0 = Add(sorts && dims.lstm() ? e * D * NH : 0);
-  dcN = Add(sorts && dims.lstm() ? e * D * NH : 0);
+  c0 = Add(sorts && cell.cell_state ? e * D * NH : 0);
+  dcN = Add(sorts && cell.cell_state ? e * D * NH : 0);
 }
 
 StagedForwardPlan::StagedForwardPlan(const Dims& dims, bool training, int64_t inner_bytes,
@@ -124,7 +156,7 @@ StagedForwardPlan::StagedForwardPlan(const Dims& dims, bool training, int64_t in
   const int64_t states = dims.L * dims.D * dims.N;
   x = Add(4 * dims.T * dims.N * dims.I);
   h0 = Add(4 * states * dims.S);
-  c0 = Add(dims.lstm() ? 4 * states * dims.H : 0);
+  c0 = Add(dims.cell().cell_state ? 4 * states * dims.H : 0);
   y = Add(training ? 0 : 4 * dims.T * dims.N * dims.D * dims.S);
   hN = Add(h0.bytes);
   cN = Add(c0.bytes);

@@ -47,36 +47,55 @@ class RegionPlan {
 
 struct ReservePlan : RegionPlan {
   ReservePlan(const Dims& dims, int64_t V, int64_t gap = 0);
-  Region gates;        // [L][D] [rows, kept_gates*Hp], panel order (see kernel_table.h)
-  Region recurrent_n;  // [L][D] [rows, Hp], GRU: R h_{t-1} + bR of the n gate
-  Region c;            // [L][D] [rows, H], LSTM
-  Region y;            // [L-1] [rows, D*S]: outputs of the layers below the last, undropped
-  Region mask;         // [L-1] [rows, D*S] bytes: 1 = kept; with dropout
+  Region gates;  // [L][D] [rows, kept_gates*Hp], panel order (see kernel_table.h)
+  Region value;  // [L][D] [rows, Hp], of a cell that keeps one (Cell::keeps_value)
+  Region c;      // [L][D] [rows, H], with a cell state
+  Region y;      // [L-1] [rows, D*S]: outputs of the layers below the last, undropped
+  Region mask;   // [L-1] [rows, D*S] bytes: 1 = kept; with dropout
   // [T, N, D*S], 16-bit types: the last layer's output before it is rounded to the stored type. A
   // derivative taken of the rounded one, 1 - y^2 near saturation, would be off by half.
   Region y_top;
+};
+
+// The panels of R by stages of the cell, each of its own gates, one after another.
+struct RecurrentPanels {
+  PanelLayout stage[kMaxStages];
+  int64_t stages;
+
+  // Of the units: the same in every stage.
+  int64_t V() const { return stage[0].V; }
+  int64_t blocks() const { return stage[0].blocks(); }
+  int64_t padded_columns() const { return stage[0].padded_columns(); }
+  // In elements; where the panels of stage s begin, and the size of all.
+  int64_t Offset(int64_t s) const { return s == 0 ? 0 : stage[0].size(); }
+  int64_t size() const { return Offset(stages - 1) + stage[stages - 1].size(); }
+};
+
+// In which form a forward reads a matrix of weights.
+enum class WeightForm {
+  kRows,            // as the caller stores it
+  kPanelsIfPacked,  // panels where a PackedWeights has them; to pack them for one call does not pay
+  kPanels,          // panels, which the call packs for itself if no PackedWeights has them
 };
 
 struct ForwardPlan : RegionPlan {
   ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap = 0);
   // W of layer l [I_l -> G*H], R [S -> G*H], Wp [H -> P].
   PanelLayout Input(int64_t l) const;
-  PanelLayout recurrent, projection;
-  // Whether a forward packs weights for itself, or reads them as they are because packing would not
-  // pay.
-  bool packs_input;
-  // Whether recurrent weights that are packed are read so, and not the weights themselves.
-  bool reads_panels;
-  bool packs_recurrent;
-  int64_t chunk;             // time steps whose inputs are projected at once
-  Region bias;               // [D] [G*H + H]: see CellForwardArgs
-  Region input_panels;       // [D] Input(l), of one layer at a time; if packed
-  Region panels;             // [D] recurrent; if packed
-  Region projection_panels;  // [D] projection; if packed
-  Region gates;              // [D] [chunk*N, G*Hp], where the reserve does not keep them
-  Region c;                  // [D] [N, H], inference of an LSTM
-  Region unprojected;        // [D] [N, H]: o tanh(c) before the projection
-  Region dropped;            // [rows, D*S]: the dropped output of the layer below; with dropout
+  RecurrentPanels recurrent;
+  PanelLayout projection;
+  WeightForm input_form;
+  WeightForm recurrent_form;  // of R and Wp
+  int64_t chunk;              // time steps whose inputs are projected at once
+  Region bias;                // [D] [cell.vectors(), H]: see CellForwardArgs::bias
+  Region input_panels;        // [D] Input(l), of one layer at a time; if packed
+  Region panels;              // [D] recurrent; if packed
+  Region projection_panels;   // [D] projection; if packed
+  Region gates;               // [D] [chunk*N, G*Hp], where the reserve does not keep them
+  Region value;               // [D] [N, Hp], inference of a cell of two stages
+  Region c;                   // [D] [N, H], inference with a cell state
+  Region unprojected;         // [D] [N, H]: o tanh(c) before the projection
+  Region dropped;             // [rows, D*S]: the dropped output of the layer below; with dropout
   Region y[2];  // [rows, D*S]: outputs of the layers below the last, by turns; inference
   // With lengths: packed copies.
   Region x;      // [rows, I]
@@ -85,22 +104,24 @@ struct ForwardPlan : RegionPlan {
   Region c0;     // [D] [N, H]
 
  private:
-  int64_t I_, upper_;  // input sizes of the first layer and of those above
+  PanelLayout input_;  // of the first layer
+  int64_t upper_;      // input size of those above
 };
 
 struct BackwardPlan : RegionPlan {
   BackwardPlan(const Dims& dims, int64_t V, int64_t gap = 0);
-  PanelLayout recurrent, projection;  // R^T [G*H -> S], Wp^T [P -> H]
-  Region panels;                      // [D] recurrent
-  Region projection_panels;           // [D] projection
-  Region dgates;                      // [D] [rows, grad_gates*H]
-  Region db;                          // [D] [grad_gates*H]
-  Region dc;                          // [D] [N, H], LSTM
-  Region carry;                       // [D] [N, H], GRU
-  Region dh;                          // [D] [rows, P]: gradients of h; projected
-  Region unprojected;                 // [D] [rows, H]: o tanh(c); projected
-  Region h_prev;                      // [rows, S]: h_{t-1} of every row, of one direction at a time
-  Region dropped;                     // [rows, D*S], as in the forward
+  RecurrentPanels recurrent;  // R^T [stage's gates * H -> S]
+  PanelLayout projection;     // Wp^T [P -> H]
+  Region panels;              // [D] recurrent
+  Region projection_panels;   // [D] projection
+  Region gradients;           // [D] [rows, gradients*H], of the pre-activations
+  Region sums;                // [D] [cell.sums(), H]
+  Region dc;                  // [D] [N, H], with a cell state
+  Region carry;               // [D] [N, H], of a cell that carries (Cell::carries)
+  Region dh;                  // [D] [rows, P]: gradients of h; projected
+  Region unprojected;         // [D] [rows, H]: o tanh(c); projected
+  Region h_prev;              // [rows, S]: h_{t-1} of every row, of one direction at a time
+  Region dropped;             // [rows, D*S], as in the forward
   Region dy[2];  // [rows, D*S]: gradients of the outputs of the layers below the last, by turns
   // With lengths: packed copies.
   Region x, dx;  // [rows, I]

@@ -28,9 +28,14 @@ void PackAll(const Execution& execution, const Dims& dims, const Weight* params,
           PackBlocks(kernels, layout, params + from, begin, end - begin, panels);
         });
       };
-      FoldBiases(dims, params + where.bW(l, d), params + where.bR(l, d), part.bias);
+      FoldBiases(dims, params + where.bW(l, d), params + where.bR(l, d),
+                 params + where.UnitWeights(l, d), part.bias);
       pack(layouts.Input(l), where.W(l, d), part.input);
-      pack(layouts.recurrent, where.R(l, d), part.recurrent);
+      for (int64_t s = 0; s < layouts.recurrent.stages; ++s) {
+        pack(layouts.recurrent.stage[s],
+             where.R(l, d) + dims.cell().FirstGate(static_cast<int>(s)) * dims.H * dims.S,
+             part.recurrent + layouts.recurrent.Offset(s));
+      }
       pack(layouts.projection, where.Wp(l, d), part.projection);
     }
   }
@@ -41,7 +46,7 @@ void PackAll(const Execution& execution, const Dims& dims, const Weight* params,
 PackedPlan::PackedPlan(const Dims& dims, int64_t V) : RegionPlan(0) {
   const ForwardPlan layouts(dims, /*training=*/false, V);
   const int64_t LD = dims.L * dims.D, real = dims.ComputedBytes(), weight = dims.StoredBytes();
-  bias = Add(real * LD * (dims.G + 1) * dims.H);
+  bias = Add(real * LD * dims.cell().vectors() * dims.H);
   first_input = Add(weight * dims.D * layouts.Input(0).size());
   upper_inputs = Add(weight * (LD - dims.D) * layouts.Input(1).size());
   recurrent = Add(weight * LD * layouts.recurrent.size());

@@ -9,16 +9,24 @@
 
 namespace fused_rnn {
 
-// bias [(G + 1)*H] as CellForwardArgs wants it: both biases of a gate add up, but for a GRU's n
-// gate, whose bR is inside the reset product.
+// bias [cell.biases + cell.unit_weights, H] as CellForwardArgs wants it.
 template <typename Real, typename Weight>
-void FoldBiases(const Dims& dims, const Weight* bW, const Weight* bR, Real* bias) {
-  const int64_t GH = dims.G * dims.H, folded = dims.gru() ? 2 * dims.H : GH;
-  for (int64_t j = 0; j < folded; ++j) bias[j] = Real(Widen(bW[j])) + Widen(bR[j]);
-  for (int64_t j = folded; j < GH; ++j) {
-    bias[j] = Widen(bW[j]);
-    bias[j + dims.H] = Widen(bR[j]);
+void FoldBiases(const Dims& dims, const Weight* bW, const Weight* bR, const Weight* unit_weights,
+                Real* bias) {
+  const Cell& cell = dims.cell();
+  const int64_t H = dims.H;
+  for (int k = 0; k < cell.biases; ++k, bias += H) {
+    const FoldedBias& from = cell.bias[k];
+    const auto value = [&](const Weight* biases, int gate, int64_t j) {
+      return Real(Widen(biases[gate * H + j]));
+    };
+    for (int64_t j = 0; j < H; ++j) {
+      bias[j] = from.recurrent == kNoGate ? value(bW, from.input, j)
+                : from.input == kNoGate   ? value(bR, from.recurrent, j)
+                                          : value(bW, from.input, j) + value(bR, from.recurrent, j);
+    }
   }
+  for (int64_t j = 0; j < cell.unit_weights * H; ++j) bias[j] = Widen(unit_weights[j]);
 }
 
 // Where a PackedWeights keeps what; everything [L][D], but for the input panels, whose sizes differ
@@ -43,7 +51,7 @@ template <typename Real, typename Weight>
 PackedPart<Real, Weight>::PackedPart(const Dims& dims, const ForwardPlan& layouts,
                                      const PackedPlan& plan, void* data, int64_t l, int64_t d) {
   const int64_t k = l * dims.D + d;
-  bias = plan.bias.In<Real>(data) + k * (dims.G + 1) * dims.H;
+  bias = plan.bias.In<Real>(data) + k * dims.cell().vectors() * dims.H;
   input = l == 0 ? plan.first_input.In<Weight>(data) + d * layouts.Input(0).size()
                  : plan.upper_inputs.In<Weight>(data) + (k - dims.D) * layouts.Input(1).size();
   recurrent = plan.recurrent.In<Weight>(data) + k * layouts.recurrent.size();

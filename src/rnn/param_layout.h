@@ -14,7 +14,8 @@ class ParamLayout {
       : dims_(dims),
         first_(WeightsOf(dims.I)),
         upper_(WeightsOf(dims.D * dims.S)),
-        biases_(dims.D * (first_ + (dims.L - 1) * upper_)) {}
+        biases_(dims.D * (first_ + (dims.L - 1) * upper_)),
+        unit_weights_(biases_ + dims.L * dims.D * 2 * dims.G * dims.H) {}
 
   int64_t W(int64_t l, int64_t d) const {  // [G*H, I_l]
     return l == 0 ? d * first_ : dims_.D * (first_ + (l - 1) * upper_) + d * upper_;
@@ -31,7 +32,10 @@ class ParamLayout {
   int64_t bR(int64_t l, int64_t d) const {  // [G*H]
     return bW(l, d) + dims_.G * dims_.H;
   }
-  int64_t size() const { return bW(dims_.L, 0); }
+  int64_t UnitWeights(int64_t l, int64_t d) const {  // [cell.unit_weights, H]
+    return unit_weights_ + (l * dims_.D + d) * dims_.cell().unit_weights * dims_.H;
+  }
+  int64_t size() const { return UnitWeights(dims_.L, 0); }
 
  private:
   int64_t WeightsOf(int64_t input_size) const {
@@ -39,8 +43,8 @@ class ParamLayout {
   }
 
   Dims dims_;
-  int64_t first_, upper_;  // weights of one direction of layer 0, of a layer above
-  int64_t biases_;         // where the biases begin
+  int64_t first_, upper_;          // weights of one direction of layer 0, of a layer above
+  int64_t biases_, unit_weights_;  // where they begin
 };
 
 }  // namespace fused_rnn

@@ -28,7 +28,7 @@ void CheckInputs(const Dims& dims, const Args& args) {
   CheckPointer("x", args.x, dims.T * dims.N * dims.I);
   CheckPointer("params", args.params, ParamLayout(dims).size());
   CheckPointer("h0", args.h0, LDN * dims.S);
-  if (dims.lstm()) CheckPointer("c0", args.c0, LDN * dims.H);
+  if (dims.cell().cell_state) CheckPointer("c0", args.c0, LDN * dims.H);
   CheckPointer("y", args.y, dims.T * dims.N * dims.D * dims.S);
   CheckPointer("workspace", args.workspace, 1);
 }
@@ -97,7 +97,8 @@ void Backward(const Problem& problem, const BackwardArgs& args) {
   CheckGradient("dx", args.dx, dims.T * dims.N * dims.I > 0 ? args.dx_req : Request::kNull);
   CheckGradient("dparams", args.dparams, args.dparams_req);
   CheckGradient("dh0", args.dh0, dims.N > 0 ? args.dh0_req : Request::kNull);
-  CheckGradient("dc0", args.dc0, dims.N > 0 && dims.lstm() ? args.dc0_req : Request::kNull);
+  CheckGradient("dc0", args.dc0,
+                dims.N > 0 && dims.cell().cell_state ? args.dc0_req : Request::kNull);
   const Steps steps(dims, args.lengths);
   const BackwardPlan plan(dims, lanes);
   const auto staged = [&] { return StagedBackwardPlan(dims, plan.bytes()); };

@@ -53,14 +53,14 @@ void TestProblems() {
     TestProblem(mode, "expected 1 or 2, got 0", set(&Problem::D, 0));
     TestProblem(mode, "expected 1 or 2, got 3", set(&Problem::D, 3));
     TestProblem(mode, "got -1", set(&Problem::P, -1));
-    TestProblem(mode, "mode: expected 0 to 3, got 4",
-                [](Problem* p) { p->mode = static_cast<Mode>(4); });
+    TestProblem(mode, "mode: expected 0 to 5, got 6",
+                [](Problem* p) { p->mode = static_cast<Mode>(6); });
     TestProblem(mode, "dtype: expected 0 to 3, got -1",
                 [](Problem* p) { p->dtype = static_cast<DType>(-1); });
     for (double p : {-0.1, 1.1, nan})
       TestProblem(mode, "dropout", [p](Problem* q) { q->dropout = p; });
   }
-  for (Mode mode : {Mode::kRnnRelu, Mode::kRnnTanh, Mode::kGru}) {
+  for (Mode mode : {Mode::kRnnRelu, Mode::kRnnTanh, Mode::kGru, Mode::kGruResetBefore}) {
     TestProblem(mode, "projection_size", set(&Problem::P, 2));
     TestProblem(mode, "lstm_state_clip", [](Problem* p) {
       p->clip = true;
@@ -122,7 +122,7 @@ void TestPointers(Mode mode) {
   no_backward(&BackwardArgs::dx, "dx");
   no_backward(&BackwardArgs::dparams, "dparams");
   no_backward(&BackwardArgs::dh0, "dh0");
-  if (mode == Mode::kLstm) {
+  if (IsLstm(mode)) {
     no_forward(&ForwardArgs::c0, "c0");
     no_backward(&BackwardArgs::c0, "c0");
     no_backward(&BackwardArgs::dc0, "dc0");

@@ -246,7 +246,7 @@ void TestSmallCases() {
         SetLengths(&c, 2);
         TestRequests<T>(c);
         TestNulls<T>(c);
-        if (mode != Mode::kLstm) return;
+        if (!IsLstm(mode)) return;
         c.problem.P = 4;
         TestRequests<T>(c);
         TestNulls<T>(c);

@@ -93,7 +93,7 @@ void TestBatches(Mode mode) {
   for (bool lengths : {false, true}) TestBatches<T>(c, 2, kMostRows, lengths);
   c.problem.T = 1;  // fewer rows are not worth packing: see ForwardPlan
   TestBatches<T>(c, 4, kMostRows, false);
-  if (mode != Mode::kLstm) return;
+  if (!IsLstm(mode)) return;
   c.problem.T = 3;
   c.problem.P = 19;
   SetClip(&c, -0.3, 0.2);

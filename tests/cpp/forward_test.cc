@@ -67,7 +67,7 @@ void TestNan() {
         using T = decltype(real);
         Case c = SmallCase(mode);
         TestNanStays<T>(c, std::numeric_limits<double>::quiet_NaN());
-        if (mode != Mode::kLstm) return;
+        if (!IsLstm(mode)) return;
         TestNanStays<T>(c, std::numeric_limits<double>::infinity());
         SetClip(&c, -0.4, 0.3);
         TestNanStays<T>(c, std::numeric_limits<double>::quiet_NaN());

@@ -23,7 +23,7 @@ void ForEachProblem(const Body& body) {
         for (int64_t I : {0, 1, 5}) {
           for (int64_t H : {1, 2, 7}) {
             for (int64_t P : {0, 1, 2, 7}) {
-              if (P > H || (P > 0 && mode != Mode::kLstm)) continue;
+              if (P > H || (P > 0 && !IsLstm(mode))) continue;
               Scope scope("mode %d, L %d, D %d, I %d, H %d, P %d", static_cast<int>(mode),
                           static_cast<int>(L), static_cast<int>(D), static_cast<int>(I),
                           static_cast<int>(H), static_cast<int>(P));
@@ -67,6 +67,13 @@ void TestParamLayout() {
         next += GH;
         CHECK_EQ(layout.bR(l, d), next);
         next += GH;
+      }
+    }
+    const int64_t peepholes = p.mode == Mode::kLstmPeephole ? 3 : 0;
+    for (int64_t l = 0; l < p.L; ++l) {
+      for (int64_t d = 0; d < p.D; ++d) {
+        CHECK_EQ(layout.UnitWeights(l, d), next);
+        next += peepholes * p.H;
       }
     }
     CHECK_EQ(layout.size(), next);

@@ -64,7 +64,7 @@ namespace naive {
 
 template <typename Number>
 struct Weights {
-  const Number *W, *R, *Wp, *bW, *bR;
+  const Number *W, *R, *Wp, *bW, *bR, *peepholes;
   int64_t input;
 };
 
@@ -85,6 +85,8 @@ std::vector<Weights<Number>> Unpack(const Case& c, const Number* params) {
     w.bW = take(GH);
     w.bR = take(GH);
   }
+  const bool peepholes = p.mode == Mode::kLstmPeephole;
+  for (Weights<Number>& w : all) w.peepholes = take(peepholes ? 3 * p.H : 0);
   return all;
 }
 
@@ -134,6 +136,26 @@ void Cell(const Case& problem_case, const Weights<Number>& w, const Number* x,
       case Mode::kGru: {
         const Number r = Sigmoid(sum(0)), z = Sigmoid(sum(1));
         const Number n = Tanh(a[2 * H + j] + r * b[2 * H + j]);
+        next[j] = (Number(1) - z) * n + z * (*h)[j];
+        break;
+      }
+      case Mode::kLstmPeephole: {
+        const Number* p_j = w.peepholes + j;
+        const Number i = Sigmoid(sum(0) + p_j[0] * (*c)[j]);
+        const Number f = Sigmoid(sum(1) + p_j[H] * (*c)[j]);
+        (*c)[j] = Clip(p, f * (*c)[j] + i * Tanh(sum(2)));
+        next[j] = Sigmoid(sum(3) + p_j[2 * H] * (*c)[j]) * Tanh((*c)[j]);
+        break;
+      }
+      case Mode::kGruResetBefore: {
+        const auto gate = [&](int64_t g, int64_t unit) {
+          return Sigmoid(a[g * H + unit] + b[g * H + unit]);
+        };
+        std::vector<Number> reset(H);
+        for (int64_t k = 0; k < H; ++k) reset[k] = gate(0, k) * (*h)[k];
+        const Number z = gate(1, j);
+        const Number n = Tanh(a[2 * H + j] + Affine(w.R + (2 * H + j) * H, w.bR + 2 * H + j,
+                                                    int64_t{1}, reset.data(), H)[0]);
         next[j] = (Number(1) - z) * n + z * (*h)[j];
         break;
       }

@@ -17,16 +17,29 @@
 
 namespace fused_rnn {
 
-inline int64_t GatesOf(Mode mode) { return mode == Mode::kLstm ? 4 : mode == Mode::kGru ? 3 : 1; }
+inline int64_t GatesOf(Mode mode) {
+  switch (mode) {
+    case Mode::kLstm:
+    case Mode::kLstmPeephole:
+      return 4;
+    case Mode::kGru:
+    case Mode::kGruResetBefore:
+      return 3;
+    default:
+      return 1;
+  }
+}
+inline bool IsLstm(Mode mode) { return mode == Mode::kLstm || mode == Mode::kLstmPeephole; }
 
-constexpr Mode kModes[] = {Mode::kRnnRelu, Mode::kRnnTanh, Mode::kLstm, Mode::kGru};
+constexpr Mode kModes[] = {Mode::kRnnRelu, Mode::kRnnTanh,      Mode::kLstm,
+                           Mode::kGru,     Mode::kLstmPeephole, Mode::kGruResetBefore};
 
 struct Case {
   Problem problem;               // dtype: that of the tensors it is run with
   std::vector<int64_t> lengths;  // [N], or empty without variable_length
   uint64_t dropout_seed = 7;
 
-  bool lstm() const { return problem.mode == Mode::kLstm; }
+  bool lstm() const { return IsLstm(problem.mode); }
   int64_t StateSize() const { return problem.P > 0 ? problem.P : problem.H; }
   int64_t States() const { return problem.L * problem.D * problem.N; }
   int64_t Length(int64_t n) const { return lengths.empty() ? problem.T : lengths[n]; }
@@ -36,11 +49,10 @@ struct Case {
     return typed;
   }
   std::string Describe() const {
-    constexpr const char* kNames[] = {"rnn_relu", "rnn_tanh", "lstm", "gru"};
     const Problem& p = problem;
     char text[200];
     std::snprintf(text, sizeof(text), "%s T %d N %d I %d H %d L %d D %d P %d dropout %g clip %d",
-                  kNames[static_cast<int>(p.mode)], static_cast<int>(p.T), static_cast<int>(p.N),
+                  ModeName(p.mode), static_cast<int>(p.T), static_cast<int>(p.N),
                   static_cast<int>(p.I), static_cast<int>(p.H), static_cast<int>(p.L),
                   static_cast<int>(p.D), static_cast<int>(p.P), p.dropout, p.clip);
     std::string result = text;
@@ -91,7 +103,7 @@ void ForEachCase(const Size& size, const Body& body) {
         for (int features = 0; features < 16; ++features) {
           const bool lengths = features & 1, dropout = features & 2, projection = features & 4,
                      clip = features & 8;
-          if ((projection || clip) && mode != Mode::kLstm) continue;
+          if ((projection || clip) && !IsLstm(mode)) continue;
           if (dropout && L == 1) continue;
           Case c;
           c.problem.mode = mode;

@@ -93,7 +93,7 @@ void TestThreadCounts() {
       CheckUsesThreads(wide, many.back());
       TestThreadCounts<float>(wide, many);
     }
-    if (mode != Mode::kLstm) continue;
+    if (!IsLstm(mode)) continue;
     c.problem.P = 60;
     TestThreadCounts<double>(c, few);
   }
