@@ -1,47 +1,49 @@
-// Fused recurrent layers on a CPU: the library's only public C++ header.
+// Fused recurrent layers on a CPU: the problem, sizes of buffers, the two passes, settings.
 //
 // A `Problem` describes a stack of L recurrent layers in D directions over T time steps and N
 // sequences. Size queries say how large every buffer is; `Forward` and `Backward` compute in
 // buffers that the caller owns. Nothing is kept between calls except the process-wide choice of
-// instruction set and number of threads.
+// instruction set and number of threads. Every function may be called by any number of threads at a
+// time.
 //
 // Letters used for sizes everywhere in this project (all in elements):
-//   T time steps, N batch, I input size, H hidden size, P projected size (0 = none), L layers, D
-//   directions (1 or 2), G gates of a cell (LSTM 4: i, f, g, o; GRU 3: r, z, n; RNN 1), S = P if
-//   projected, else H (the size of h and of y per direction).
+//   T time steps           H hidden size                   G gates of a cell, in their order:
+//   N batch (sequences)    P projected size (0 = none)         LSTM 4: i, f, g, o
+//   I input size           S = P if projected, else H          GRU 3: r, z, n
+//   L layers               D directions (1 or 2)               RNN 1
+// S is the size of h, and of y per direction.
 //
 // Every tensor is dense and row-major (the last index has stride 1), in the problem's dtype,
 // aligned to its element size:
-//   x [T, N, I]                 input
-//   params [ParamCount]         all weights, then all biases (layout: see `ParamCount`)
-//   h0, hN [L*D, N, S]          initial and final hidden state; index l*D + d
-//   c0, cN [L*D, N, H]          initial and final cell state (LSTM only)
-//   y [T, N, D*S]               output of the last layer; the reverse direction is the second half,
-//   y[..., S:]
+//   x [T, N, I]             input
+//   params [ParamCount]     all weights, then all biases (layout: see `ParamCount`)
+//   h0, hN [L*D, N, S]      initial and final hidden state; index l*D + d
+//   c0, cN [L*D, N, H]      initial and final cell state (LSTM only)
+//   y [T, N, D*S]           output of the last layer; y[..., S:] is that of the reverse direction
 // The gradient of a tensor is named d + its name and has its shape.
 //
 // Cells, with a = W x_t + bW and b = R h_{t-1} + bR (rows of W, R, bW, bR are the gates in the
 // order given above):
-//   rnn   h = act(a + b), act = tanh or relu                                        (Elman 1990,
-//   eq. of the simple network) lstm  i, f, o = sigmoid(a + b); g = tanh(a + b); c = f c_{t-1} + i
-//   g; h = o tanh(c)   (Gers et al. 2000, no peepholes)
-//         clipped: c = min(max(c, clip_min), clip_max) before tanh and before the next step (cuDNN,
-//         cudnnSetRNNClip) projected: h = Wp (o tanh(c)) (Sak et al. 2014, section 2)
-//   gru   r, z = sigmoid(a + b); n = tanh(a_n + r b_n); h = (1 - z) n + z h_{t-1}      (Cho et al.
-//   2014; cuDNN's variant,
-//         which applies the reset gate after the recurrent product)
+//   rnn   h = act(a + b), act = tanh or relu
+//         (Elman 1990, the simple network)
+//   lstm  i, f, o = sigmoid(a + b); g = tanh(a + b); c = f c_{t-1} + i g; h = o tanh(c)
+//         (Gers et al. 2000, without peepholes)
+//         clipped: c = min(max(c, clip_min), clip_max) before tanh and before the next step
+//         (cuDNN, cudnnSetRNNClip)
+//         projected: h = Wp (o tanh(c))
+//         (Sak et al. 2014, section 2)
+//   gru   r, z = sigmoid(a + b); n = tanh(a_n + r b_n); h = (1 - z) n + z h_{t-1}
+//         (Cho et al. 2014, in cuDNN's variant: the reset gate acts after the recurrent product)
 #ifndef FUSED_RNN_RNN_H_
 #define FUSED_RNN_RNN_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <new>
-#include <stdexcept>
+
+#include "fused_rnn/error.h"
 
 // The project's one version: the build, the Python package and the documentation read it from here.
 #define FUSED_RNN_VERSION "0.1.0"
-
-#define FUSED_RNN_API __attribute__((visibility("default")))
 
 namespace fused_rnn {
 
@@ -68,43 +70,6 @@ enum class DType : int { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBFloat16 = 3
 // What to do with a gradient: leave it (and skip the work that only it needs), overwrite it, or add
 // to what is there.
 enum class Request : int { kNull = 0, kWrite = 1, kAdd = 2 };
-
-// Thrown for every rejected argument; what() names the argument, what was expected and what came.
-// std::runtime_error, so that the message crosses libraries built with either of libstdc++'s string
-// layouts.
-class FUSED_RNN_API Error : public std::runtime_error {
- public:
-  explicit Error(const char* message);
-  ~Error() override;
-};
-
-// Thrown where memory lacks; what() says how much was wanted.
-class FUSED_RNN_API OutOfMemory : public std::bad_alloc {
- public:
-  // `purpose`: what it was for. bytes: 0 where that is not known.
-  OutOfMemory(const char* purpose, size_t bytes);
-  ~OutOfMemory() override;
-  const char* what() const noexcept override { return message_; }
-
- private:
-  char message_[128];
-};
-
-// Thrown by a call whose caller wanted it to end (`Interrupt`).
-class FUSED_RNN_API Interrupted : public Error {
- public:
-  Interrupted();
-  ~Interrupted() override;
-};
-
-// How a caller ends a long call: `requested(context)` is called now and then (not more than about
-// ten times a second) on the thread that made the call; once it returns true, the call throws
-// Interrupted within milliseconds. Its outputs, gradients to be added to included, then hold
-// anything. `requested` must not throw. Null: the call cannot be ended.
-struct Interrupt {
-  bool (*requested)(void* context) = nullptr;
-  void* context = nullptr;
-};
 
 struct Problem {
   Mode mode = Mode::kLstm;
@@ -169,23 +134,28 @@ class FUSED_RNN_API PackedWeights {
   void* data_ = nullptr;
 };
 
-// All pointers are the caller's, before, during and after the call. No output may overlap an input
-// or another output.
+// The arguments of a forward, in the problem's dtype unless their type says more. All pointers are
+// the caller's, before, during and after the call. No output may overlap an input or another
+// output. A tensor without elements may be null.
 struct ForwardArgs {
-  const void* x = nullptr;
-  const void* params = nullptr;
-  const void* h0 = nullptr;
-  const void* c0 = nullptr;               // LSTM only
-  const int64_t* lengths = nullptr;       // [N], 0 <= lengths[n] <= T; only with variable_length
-  const PackedWeights* packed = nullptr;  // made from these params; may be null
-  void* y = nullptr;
-  void* hN = nullptr;         // may be null: not wanted
-  void* cN = nullptr;         // LSTM only; may be null: not wanted
-  void* workspace = nullptr;  // ForwardWorkspaceBytes(problem, reserve != nullptr)
-  void* reserve =
-      nullptr;  // null: inference. Else ReserveBytes(problem), written here, and dropout acts
-  uint64_t dropout_seed = 0;  // key of the counter-based generator; the same key gives the same
-                              // mask on any number of threads
+  // Inputs.
+  const void* x = nullptr;           // [T, N, I]
+  const void* params = nullptr;      // [ParamCount(problem)]
+  const void* h0 = nullptr;          // [L*D, N, S]
+  const void* c0 = nullptr;          // [L*D, N, H]; LSTM only, else ignored
+  const int64_t* lengths = nullptr;  // [N], in steps, 0 <= lengths[n] <= T; variable_length only
+  const PackedWeights* packed = nullptr;  // made from these params; null: packed by the call
+  // Outputs.
+  void* y = nullptr;   // [T, N, D*S]
+  void* hN = nullptr;  // [L*D, N, S]; null: not wanted
+  void* cN = nullptr;  // [L*D, N, H]; LSTM only, else ignored; null: not wanted
+  // Memory.
+  void* workspace = nullptr;  // ForwardWorkspaceBytes(problem, reserve != nullptr) bytes
+  // ReserveBytes(problem) bytes, written here, and dropout acts; null: inference.
+  void* reserve = nullptr;
+  // Key of the counter-based generator of dropout masks: the same key gives the same masks on any
+  // number of threads.
+  uint64_t dropout_seed = 0;
   Interrupt interrupt;
 };
 
@@ -195,28 +165,32 @@ struct ForwardArgs {
 // y[t, n] is 0 for t >= lengths[n]; hN, cN are the states after each sequence's own last step.
 FUSED_RNN_API void Forward(const Problem& problem, const ForwardArgs& args);
 
-// Inputs are those of the forward, its y and its reserve; none of them is changed, so a backward
-// can run again.
+// The arguments of a backward; ownership, dtypes and overlap as for a forward. Inputs are those of
+// the forward, its y and its reserve; none of them is changed, so a backward can run again.
 struct BackwardArgs {
-  const void* x = nullptr;
-  const void* params = nullptr;
-  const void* h0 = nullptr;
-  const void* c0 = nullptr;
-  const int64_t* lengths = nullptr;
-  const void* y = nullptr;
-  const void* dy = nullptr;   // may be null: zero
-  const void* dhN = nullptr;  // may be null: zero
-  const void* dcN = nullptr;  // may be null: zero
-  void* dx = nullptr;         // each gradient may be null only where its request is kNull
-  void* dparams = nullptr;
-  void* dh0 = nullptr;
-  void* dc0 = nullptr;
+  // Inputs.
+  const void* x = nullptr;           // [T, N, I]
+  const void* params = nullptr;      // [ParamCount(problem)]
+  const void* h0 = nullptr;          // [L*D, N, S]
+  const void* c0 = nullptr;          // [L*D, N, H]; LSTM only, else ignored
+  const int64_t* lengths = nullptr;  // [N], in steps; variable_length only
+  const void* y = nullptr;           // [T, N, D*S]
+  // Gradients of a loss by the outputs; null: zero.
+  const void* dy = nullptr;   // [T, N, D*S]
+  const void* dhN = nullptr;  // [L*D, N, S]
+  const void* dcN = nullptr;  // [L*D, N, H]; LSTM only, else ignored
+  // Gradients of the loss by the inputs; each may be null only where its request is kNull.
+  void* dx = nullptr;       // [T, N, I]
+  void* dparams = nullptr;  // [ParamCount(problem)]
+  void* dh0 = nullptr;      // [L*D, N, S]
+  void* dc0 = nullptr;      // [L*D, N, H]; LSTM only, else ignored
   Request dx_req = Request::kNull;
   Request dparams_req = Request::kNull;
   Request dh0_req = Request::kNull;
   Request dc0_req = Request::kNull;
-  void* workspace = nullptr;  // BackwardWorkspaceBytes(problem)
-  const void* reserve = nullptr;
+  // Memory.
+  void* workspace = nullptr;      // BackwardWorkspaceBytes(problem) bytes
+  const void* reserve = nullptr;  // ReserveBytes(problem) bytes, as the forward left them
   Interrupt interrupt;
 };
 
@@ -239,36 +213,6 @@ FUSED_RNN_API const char* GemmBackend();
 // 1024.
 FUSED_RNN_API int NumThreads();
 FUSED_RNN_API void SetNumThreads(int threads);
-
-// Where the time went between StartProfile and StopProfile, over all calls of the process: seconds,
-// summed over threads, but for `elapsed`. Not to be started twice at a time.
-struct Profile {
-  double elapsed;
-  double packing;
-  double input_products;      // W x in the forward
-  double recurrent_products;  // with R and Wp, forward and backward
-  double gates;
-  double waiting;         // for other threads at the end of phases
-  double large_products;  // gradients of weights and inputs
-};
-FUSED_RNN_API void StartProfile();
-FUSED_RNN_API Profile StopProfile();
-
-// A hash of memory, the same on any number of threads: tells whether a tensor has changed between a
-// forward and its backward.
-FUSED_RNN_API uint64_t HashBytes(const void* data, size_t bytes);
-
-// Multiply-adds (as 2 operations each) that `threads` threads (0 = NumThreads()) do per second with
-// operands in registers, in GFLOP/s: the roof that benchmarks divide by. Runs for about `seconds`.
-// Float32 or float64.
-FUSED_RNN_API double MeasureFmaPeak(DType dtype, int threads, double seconds,
-                                    const Interrupt& interrupt = {});
-
-// GB/s at which `threads` threads (0 = NumThreads()) together read a buffer of `bytes` again and
-// again, each its own part of it, as the recurrent weights are read at every step. The size decides
-// which cache, or main memory, it is the bandwidth of.
-FUSED_RNN_API double MeasureReadBandwidth(size_t bytes, int threads, double seconds,
-                                          const Interrupt& interrupt = {});
 
 }  // namespace fused_rnn
 

@@ -2,7 +2,7 @@
 #ifndef FUSED_RNN_BASE_CHECK_H_
 #define FUSED_RNN_BASE_CHECK_H_
 
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/error.h"
 
 namespace fused_rnn {
 

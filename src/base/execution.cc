@@ -44,7 +44,7 @@ constexpr double kStepWorkPerThread = 40e3;
 
 uint64_t internal::cycles_between_questions = 300'000'000;
 
-int NumThreads() {
+int ActiveThreads() {
   const int threads = g_threads.load(std::memory_order_relaxed);
   if (threads > 0) return threads;
   // Without OMP_NUM_THREADS, MXNet sets OpenMP to half of the processors (1 of 2), taking the other
@@ -52,7 +52,7 @@ int NumThreads() {
   return std::min(kMostThreads, g_omp_is_set ? omp_get_max_threads() : Cores());
 }
 
-void SetNumThreads(int threads) {
+void SetActiveThreads(int threads) {
   FUSED_RNN_CHECK(threads >= 0 && threads <= kMostThreads,
                   "threads: expected 0 (the default) to %d, got %d", kMostThreads, threads);
   g_threads.store(threads, std::memory_order_relaxed);
@@ -60,7 +60,7 @@ void SetNumThreads(int threads) {
 
 Execution::Execution(const Interrupt& interrupt)
     : isa_(ActiveIsa()),
-      threads_(NumThreads()),
+      threads_(ActiveThreads()),
       interrupt_(interrupt),
       caller_(pthread_self()),
       last_asked_(__builtin_ia32_rdtsc()) {}

@@ -8,12 +8,16 @@
 #include <cstdint>
 
 #include "base/cpu.h"
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/error.h"
 
 namespace fused_rnn {
 
 // Threads that a setting may ask for.
 constexpr int kMostThreads = 1024;
+
+// What NumThreads and SetNumThreads of rnn.h do.
+int ActiveThreads();
+void SetActiveThreads(int threads);
 
 namespace internal {
 // Cycles between two questions to a caller, 0.1 to 0.3 seconds: the answer may cost milliseconds

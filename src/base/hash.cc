@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/team.h"
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/measure.h"
 
 namespace fused_rnn {
 namespace {

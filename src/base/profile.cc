@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/measure.h"
 
 namespace fused_rnn {
 

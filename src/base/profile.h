@@ -1,4 +1,4 @@
-// Where the time of calls goes (rnn.h, StartProfile).
+// Where the time of calls goes (measure.h, StartProfile).
 #ifndef FUSED_RNN_BASE_PROFILE_H_
 #define FUSED_RNN_BASE_PROFILE_H_
 

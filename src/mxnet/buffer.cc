@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/error.h"
 
 namespace fused_rnn {
 namespace mx {

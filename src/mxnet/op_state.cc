@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "fused_rnn/measure.h"
 #include "lengths.h"
 #include "openmp.h"
 #include "staging.h"

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/error.h"
 
 namespace fused_rnn {
 namespace {

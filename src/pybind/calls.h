@@ -7,7 +7,7 @@
 
 #include <exception>
 
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/error.h"
 
 namespace fused_rnn {
 

@@ -13,6 +13,7 @@
 
 #include "arrays.h"
 #include "calls.h"
+#include "fused_rnn/measure.h"
 #include "fused_rnn/rnn.h"
 
 namespace fused_rnn {

@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "base/execution.h"
 #include "base/team.h"
+#include "fused_rnn/measure.h"
+#include "fused_rnn/rnn.h"
 #include "kernels/kernel_table.h"
 
 namespace fused_rnn {

@@ -123,4 +123,8 @@ void Backward(const Problem& problem, const BackwardArgs& args) {
 
 const char* IsaName() { return IsaName(ActiveIsa()); }
 
+int NumThreads() { return ActiveThreads(); }
+
+void SetNumThreads(int threads) { SetActiveThreads(threads); }
+
 }  // namespace fused_rnn

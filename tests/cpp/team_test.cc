@@ -15,6 +15,7 @@
 #include "base/cpu.h"
 #include "check.h"
 #include "child.h"
+#include "fused_rnn/measure.h"
 #include "rnn_case.h"
 
 namespace fused_rnn {
