@@ -6,6 +6,7 @@
 #include <nnvm/symbolic.h>
 
 #include <string>
+#include <utility>
 
 // The attribute types in use. Op::set_attr and Op::GetAttr are inline in the headers, and their
 // bodies pass a std::function by value: libmxnet's own instances must be called. Hence the extern
@@ -38,10 +39,23 @@ namespace {
 
 constexpr int kVersion = 10901;
 
+// An std::unordered_map<std::string, std::string> of the C++ library that the wheel was built with.
+struct TextsImage {
+  struct Entry {
+    const Entry* next;
+    std::pair<const std::string, std::string> text;
+  };
+  void* buckets;
+  size_t bucket_count;
+  const Entry* first;
+  size_t size;
+  void* policy[2];
+};
+
 struct NodeAttrsImage {
   const nnvm::Op* op;
   std::string name;
-  void* dict[6];
+  TextsImage dict;
   dmlc::any parsed;
   std::vector<std::shared_ptr<nnvm::Symbol>> subgraphs;
 };
@@ -76,6 +90,8 @@ void RequireCall(int code) {
 // A node of operator RNN with every attribute away from its default, and variables as inputs.
 class ProbeSymbol {
  public:
+  static constexpr uint32_t kCount = 11;  // attributes
+
   ProbeSymbol() {
     const char* keys[] = {"state_size",
                           "num_layers",
@@ -90,7 +106,7 @@ class ProbeSymbol {
                           "lstm_state_clip_nan"};
     const char* values[] = {"7",    "5", "True", "True", "lstm", "0.25",
                             "True", "3", "-1.5", "2.5",  "True"};
-    constexpr uint32_t kCount = sizeof(keys) / sizeof(keys[0]);
+    static_assert(sizeof(keys) == kCount * sizeof(keys[0]));
     RequireCall(MXSymbolCreateAtomicSymbol(const_cast<nnvm::Op*>(nnvm::Op::Get("RNN")), kCount,
                                            keys, values, &handle_));
     RequireCall(MXSymbolCompose(handle_, "probe", 0, nullptr, nullptr));
@@ -113,6 +129,10 @@ void CheckNodeLayout() {
   Require(attrs.op == nnvm::Op::Get("RNN") && attrs.name == "probe",
           "the first members of nnvm::NodeAttrs");
   Require(attrs.parsed.type() == typeid(RnnParam), "sizes inside nnvm::NodeAttrs");
+  const std::string* mode = FindText(probe.node().attrs, "mode");
+  Require(attrs.dict.size == ProbeSymbol::kCount && mode != nullptr && *mode == "lstm" &&
+              FindText(probe.node().attrs, "another") == nullptr,
+          "the map inside nnvm::NodeAttrs");
   const RnnParam& param = GetParam(probe.node().attrs);
   Require(param.state_size == 7 && param.num_layers == 5 && param.bidirectional &&
               param.state_outputs && param.mode == 2 && param.p == 0.25f &&
@@ -133,6 +153,14 @@ void CheckNodeLayout() {
 
 const RnnParam& GetParam(const nnvm::NodeAttrs& attrs) {
   return dmlc::get<RnnParam>(reinterpret_cast<const NodeAttrsImage&>(attrs).parsed);
+}
+
+const std::string* FindText(const nnvm::NodeAttrs& attrs, const char* key) {
+  const TextsImage& texts = reinterpret_cast<const NodeAttrsImage&>(attrs).dict;
+  for (const TextsImage::Entry* entry = texts.first; entry != nullptr; entry = entry->next) {
+    if (entry->text.first == key) return &entry->text.second;
+  }
+  return nullptr;
 }
 
 const std::vector<nnvm::NodeEntry>& Inputs(const nnvm::Node& node) { return ImageOf(node).inputs; }

@@ -104,6 +104,9 @@ R Call(const std::function<R(Params...)>& function, Args&&... args) {
 using RnnParam = mxnet::op::RNNParam;
 const RnnParam& GetParam(const nnvm::NodeAttrs& attrs);
 
+// The value of an attribute as it was given, in words, or null.
+const std::string* FindText(const nnvm::NodeAttrs& attrs, const char* key);
+
 const std::vector<nnvm::NodeEntry>& Inputs(const nnvm::Node& node);
 void AppendInput(nnvm::Node* node, const nnvm::NodeEntry& input);
 

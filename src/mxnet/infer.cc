@@ -73,6 +73,29 @@ bool Assign(const char* name, mxnet::TShape* shape, const Dims& inferred) {
   return mxnet::shape_is_known(*shape);
 }
 
+Mode ModeOf(const nnvm::NodeAttrs& attrs) {
+  const char* const key = "__fused_rnn_cell__";
+  const Mode mode = static_cast<Mode>(abi::GetParam(attrs).mode);
+  const std::string* cell = abi::FindText(attrs, key);
+  if (cell == nullptr) return mode;
+  const std::string found = std::string(key) + " is '" + *cell + "'";
+  if (attrs.op == abi::FindOp("RNN")) {
+    Fail(found + ", which operator RNN has not: natively it would run as mode '" + ModeName(mode) +
+         "'; use FusedRNN");
+  }
+  // The name of a cell begins with that of its kin.
+  const std::string kin = ModeName(mode) + std::string("_");
+  std::string expected;
+  for (int i = 0; i < kModeCount; ++i) {
+    const std::string name = ModeName(static_cast<Mode>(i));
+    if (name.compare(0, kin.size(), kin) != 0) continue;
+    if (name == *cell) return static_cast<Mode>(i);
+    expected += (expected.empty() ? "'" : " or '") + name + "'";
+  }
+  Fail(found + ", expected " + (expected.empty() ? "none" : expected) + " with mode '" +
+       ModeName(mode) + "'");
+}
+
 void CheckInputCount(const ForwardSlots& slots, size_t given) {
   if (given == static_cast<size_t>(slots.inputs)) return;
   Fail("expected " + std::to_string(slots.inputs) + " inputs, got " + std::to_string(given));
@@ -114,14 +137,15 @@ BackwardSlots::BackwardSlots(const RnnParam& param) {
   if (param.use_sequence_length) lengths = inputs++;
 }
 
-Problem ProblemOf(const RnnParam& param) {
+Problem ProblemOf(const nnvm::NodeAttrs& attrs) {
+  const RnnParam& param = abi::GetParam(attrs);
   const bool lstm = param.mode == static_cast<int>(Mode::kLstm);
   if (param.num_layers == 0) Fail("num_layers is 0, expected 1 or more");
   if (param.state_size == 0) Fail("state_size is 0, expected 1 or more");
   // What lies outside is refused by the parser, to which NaN is nowhere.
   if (std::isnan(param.p)) Fail("p is nan, expected a probability in [0, 1]");
   Problem problem;
-  problem.mode = static_cast<Mode>(param.mode);
+  problem.mode = ModeOf(attrs);
   problem.H = param.state_size;
   problem.L = param.num_layers;
   problem.D = param.bidirectional ? 2 : 1;
@@ -179,7 +203,7 @@ bool InferShape(const nnvm::NodeAttrs& attrs, mxnet::ShapeVector* inputs,
   const RnnParam& param = abi::GetParam(attrs);
   const ForwardSlots slots(param);
   CheckInputCount(slots, inputs->size());
-  Problem problem = ProblemOf(param);
+  Problem problem = ProblemOf(attrs);
   const mxnet::TShape& data = (*inputs)[slots.x];
   if (!mxnet::ndim_is_known(data)) return false;
   if (data.ndim() != 3) {

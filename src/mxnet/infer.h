@@ -45,7 +45,11 @@ struct BackwardSlots {
 
 // The problem without its sizes T, N, I, its type and its dropout. Rejects attributes that
 // contradict each other.
-Problem ProblemOf(const abi::RnnParam& param);
+//
+// A cell that operator RNN lacks is told by the attribute __fused_rnn_cell__ beside the `mode` of
+// its kin: "lstm_peephole" with mode "lstm". MXNet's parser lets such names through, and files keep
+// them.
+Problem ProblemOf(const nnvm::NodeAttrs& attrs);
 
 // S, the size of a hidden state.
 inline int64_t StateSize(const Problem& problem) { return problem.P > 0 ? problem.P : problem.H; }

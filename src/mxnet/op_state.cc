@@ -103,12 +103,13 @@ uint64_t DrawSeed(const mxnet::OpContext& ctx) {
 
 }  // namespace
 
-OpState::OpState(const abi::RnnParam& param, std::shared_ptr<Record> record,
+OpState::OpState(const nnvm::NodeAttrs& attrs, std::shared_ptr<Record> record,
                  std::shared_ptr<Record> original)
     : mark_{&mark, &live_states},
-      param_(param),
-      slots_(param),
-      backward_slots_(param),
+      param_(abi::GetParam(attrs)),
+      problem_(ProblemOf(attrs)),
+      slots_(param_),
+      backward_slots_(param_),
       record_(std::move(record)),
       original_(std::move(original)) {
   ++live_states;
@@ -126,7 +127,7 @@ int64_t OpState::LiveCount() { return live_states; }
 bool OpState::SetRecompute(bool on) { return recomputes.exchange(on); }
 
 Problem OpState::ProblemFor(const Tensor& x) const {
-  Problem problem = ProblemOf(param_);
+  Problem problem = problem_;
   problem.dtype = DTypeOf(x.type);
   problem.T = x.shape[0];
   problem.N = x.shape[1];

@@ -28,7 +28,7 @@ struct Tensor {
 class OpState {
  public:
   // The state of a node; `original` is that of which the node is a copy, or null.
-  OpState(const abi::RnnParam& param, std::shared_ptr<Record> record,
+  OpState(const nnvm::NodeAttrs& attrs, std::shared_ptr<Record> record,
           std::shared_ptr<Record> original);
   ~OpState();
   OpState(const OpState&) = delete;
@@ -65,6 +65,7 @@ class OpState {
                  size_t y_bytes);
 
   const abi::RnnParam param_;
+  const Problem problem_;  // without sizes, type and dropout
   const ForwardSlots slots_;
   const BackwardSlots backward_slots_;
   const std::shared_ptr<Record> record_;

@@ -100,7 +100,7 @@ OpStatePtr CreateState(const NodeAttrs& attrs, mxnet::Context ctx, const mxnet::
     const std::shared_ptr<Record> original = OriginalOf(attrs.name);
     const std::shared_ptr<Record> record = MakeRecord(attrs.name, original.get());
     return abi::MakeState(
-        new OpState(abi::GetParam(attrs), record, original),
+        new OpState(attrs, record, original),
         [](void* state) { delete static_cast<OpState*>(state); }, record->order);
   });
 }
