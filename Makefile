@@ -164,7 +164,8 @@ sanitize-thread: $(READY)
 	$(CMAKE) -S . -B build/tsan -G Ninja -DFUSED_RNN_PYTHON=OFF -DFUSED_RNN_SANITIZE=thread \
 	  -DCMAKE_PREFIX_PATH="$$PWD/.venv"
 	$(CMAKE) --build build/tsan
-	$(call run_ctest,build/tsan)
+	# Whose children may not start threads otherwise.
+	TSAN_OPTIONS=die_after_fork=0 $(call run_ctest,build/tsan)
 
 docs: $(READY)
 	$(call claim,build/docs)

@@ -20,6 +20,7 @@ void RunBackward(const Execution& execution, const Dims& dims, const Steps& step
   const Output<Real> dx(args.dx, args.dx_req), dparams(args.dparams, args.dparams_req);
   const Output<Real> dh0(args.dh0, args.dh0_req), dc0(args.dc0, args.dc0_req);
   LayerBackward<Real, Weight> layer(execution, dims, steps, plan);
+  const LargeProducts<Real, Weight> products(execution, dims, steps, layer.Hp());
 
   const Real* x = static_cast<const Real*>(args.x);
   const Real* y_top = static_cast<const Real*>(args.y);
@@ -92,11 +93,13 @@ void RunBackward(const Execution& execution, const Dims& dims, const Steps& step
       input = plan.dropped.In<Real>(ws);
     }
     for (int64_t d = 0; d < D; ++d) {
-      layer.WeightGradients(l, d, input, layout, dparams, plan.h_prev.In<Real>(ws));
+      products.WeightGradients(layer.direction(d), l, d, input, layout, dparams,
+                               plan.h_prev.In<Real>(ws));
     }
     Real* dinput = l == 0 ? dx_rows : plan.dy[(l - 1) % 2].In<Real>(ws);
     if (dinput == nullptr) continue;
-    for (int64_t d = 0; d < D; ++d) layer.InputGradient(l, d, dinput, d > 0 || (l == 0 && dx_add));
+    for (int64_t d = 0; d < D; ++d)
+      products.InputGradient(layer.direction(d), l, dinput, d > 0 || (l == 0 && dx_add));
     if (l > 0 && dims.drops)
       ApplyMask(execution, steps.rows(), out, dims.dropout, mask(l - 1), dinput, dinput);
     dy = dinput;

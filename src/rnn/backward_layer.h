@@ -1,5 +1,4 @@
-// One layer of the backward pass: its recurrence from the last step to the first, and the gradients
-// of weights and inputs.
+// One layer of the backward pass: its recurrence from the last step to the first.
 #ifndef FUSED_RNN_RNN_BACKWARD_LAYER_H_
 #define FUSED_RNN_RNN_BACKWARD_LAYER_H_
 
@@ -8,45 +7,14 @@
 
 #include "base/profile.h"
 #include "kernels/kernel_table.h"
-#include "rnn/gemm.h"
+#include "rnn/large_products.h"
 #include "rnn/memory_plan.h"
-#include "rnn/output.h"
 #include "rnn/pack.h"
-#include "rnn/param_layout.h"
 #include "rnn/recurrence.h"
 #include "rnn/rows.h"
 #include "rnn/steps.h"
 
 namespace fused_rnn {
-
-// One direction of one layer. Row i of a step is at row(t) + i in arrays of [rows, ...].
-template <typename Real, typename Weight>
-struct BackwardDirection {
-  const Real* W;
-  const Weight* R;
-  const Weight* Wp;
-  const Real* h0;   // [N, S], packed order
-  const Real* c0;   // [N, H], packed order
-  const Real* dhN;  // [N, S], packed order, or null
-  const Real* dcN;  // [N, H], packed order, or null
-  const Real* unit_weights;
-  const Real* gates;  // [rows, kept_gates*Hp], panel order
-  const Real* value;  // [rows, Hp]; like the following null if the cell has none
-  const Real* c;      // [rows, H]
-  const Real* y;      // [rows, y_ld]: this direction's columns
-  const Real* dy;     // likewise, or null
-  int64_t y_ld;
-  Output<Real> dh0{nullptr, Request::kNull};  // [N, S], the caller's order
-  Output<Real> dc0{nullptr, Request::kNull};  // [N, H], the caller's order
-  Weight* panels;                             // of R^T
-  Weight* projection;                         // panels of Wp^T
-  Real* gradients;                            // [rows, gradients*H]
-  Real* sums;                                 // [cell.sums(), H]
-  Real* dc;                                   // [N, H]; null without a cell state
-  Real* carry;                                // [N, H]; null if the cell carries nothing
-  Real* dh;                                   // [rows, P]
-  Real* unprojected;                          // [rows, H]
-};
 
 template <typename Real, typename Weight>
 class LayerBackward {
@@ -70,46 +38,6 @@ class LayerBackward {
     RunDirections(execution_, dims_.D, dims_.D * dims_.T * step_work, step_work,
                   [&](int64_t d, DirectionPhases& phases) { RunDirection(d, phases); });
     for (int64_t d = 0; d < dims_.D; ++d) PassEmptySequences(direction_[d]);
-  }
-
-  // Adds or writes the gradients of direction d's weights and biases. dparams: the whole vector.
-  void WeightGradients(int64_t l, int64_t d, const Real* input, const ParamLayout& layout,
-                       const Output<Real>& dparams, Real* h_prev) const {
-    if (dparams.data == nullptr) return;
-    const BackwardDirection<Real, Weight>& dir = direction_[d];
-    const int64_t H = dims_.H, S = dims_.S, rows = steps_.rows();
-    const int64_t input_size = dims_.InputSize(l);
-    const auto product = [&](int64_t M, int64_t N, const Real* a, int64_t a_ld, const Real* b,
-                             int64_t b_ld, int64_t to) {
-      Gemm<Real>(execution_,
-                 {M, N, rows, a, a_ld, true, b, b_ld, false, dparams.data + to, N, dparams.add});
-    };
-    const auto put_sums = [&](int64_t to, int first, int count) {
-      dparams.Part(to).PutAll(dir.sums + first * H, count * H);
-    };
-    GatherPrevious(dir, d, h_prev);
-    product(dims_.G * H, input_size, InputSide(dir), gradients_ld_, input, input_size,
-            layout.W(l, d));
-    put_sums(layout.bW(l, d), cell_.input_gradient, cell_.gates);
-    for (int i = 0; i < cell_.parts; ++i) {
-      const RecurrentPart& part = cell_.part[i];
-      const Rows<const Real> read =
-          part.stage == 0 ? Rows<const Real>{h_prev, S} : Rows<const Real>{dir.value, Hp_};
-      product(part.count * H, S, dir.gradients + part.gradient * H, gradients_ld_, read.data,
-              read.ld, layout.R(l, d) + part.gate * H * S);
-      put_sums(layout.bR(l, d) + part.gate * H, part.gradient, part.count);
-    }
-    put_sums(layout.UnitWeights(l, d), cell_.gradients, cell_.unit_weights);
-    if (dims_.projected())
-      product(dims_.P, H, dir.dh, dims_.P, dir.unprojected, H, layout.Wp(l, d));
-  }
-
-  // dx [rows, input_size] = (or +=) this direction's part.
-  void InputGradient(int64_t l, int64_t d, Real* dx, bool add) const {
-    const BackwardDirection<Real, Weight>& dir = direction_[d];
-    const int64_t input_size = dims_.InputSize(l);
-    Gemm<Real>(execution_, {steps_.rows(), input_size, dims_.G * dims_.H, InputSide(dir),
-                            gradients_ld_, false, dir.W, input_size, false, dx, input_size, add});
   }
 
  private:
@@ -147,11 +75,6 @@ class LayerBackward {
         }
       }
     });
-  }
-
-  // The columns of the gradients that belong to W x + bW.
-  const Real* InputSide(const BackwardDirection<Real, Weight>& dir) const {
-    return dir.gradients + cell_.input_gradient * dims_.H;
   }
 
   // Rows [k, k + K) of the panels of `tile`, from w [K, ld].
@@ -325,7 +248,7 @@ class LayerBackward {
     cell.clip_max = static_cast<Real>(dims_.clip_max);
     // The states before this step: those of the step that the forward computed before it, or the
     // initial ones.
-    ForEachPrevious(step.t, d, rows, [&](Range part, int64_t prev_row) {
+    ForEachPrevious(steps_, step.t, d, rows, [&](Range part, int64_t prev_row) {
       const bool initial = prev_row < 0;
       CellBackwardArgs<Real> piece = cell;
       piece.in.Skip(part.begin - row);
@@ -338,18 +261,6 @@ class LayerBackward {
       const StageTimer timer(Stage::kGates);
       kernels_.cells[static_cast<int>(dims_.mode)].backward[stage](piece);
     });
-  }
-
-  // Cuts rows of time t into those with a step before it in direction d's order and those that
-  // begin at t. body(part, first row of the step before, or -1 for the initial state)
-  template <typename Body>
-  void ForEachPrevious(int64_t t, int64_t d, Range rows, const Body& body) const {
-    const int64_t prev = d == 0 ? t - 1 : t + 1;
-    const bool has_prev = prev >= 0 && prev < steps_.T();
-    const int64_t with_prev =
-        std::max(rows.begin, std::min(rows.end, has_prev ? steps_.n(prev) : 0));
-    if (rows.begin < with_prev) body(Range{rows.begin, with_prev}, steps_.row(prev));
-    if (with_prev < rows.end) body(Range{with_prev, rows.end}, int64_t{-1});
   }
 
   // dh0 of rows that ended: the recurrent product, and what went past it.
@@ -383,22 +294,6 @@ class LayerBackward {
       dir.dc0.Part(steps_.order(i) * dims_.H)
           .PutAll(dir.dcN != nullptr ? dir.dcN + i * dims_.H : nullptr, dims_.H);
     }
-  }
-
-  // h_prev [rows, S] = h_{t-1} of every row.
-  void GatherPrevious(const BackwardDirection<Real, Weight>& dir, int64_t d, Real* h_prev) const {
-    const int64_t S = dims_.S;
-    const double work = static_cast<double>(steps_.rows()) * S;
-    ParallelFor(execution_, work, steps_.T(), [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        ForEachPrevious(t, d, {0, steps_.n(t)}, [&](Range part, int64_t prev_row) {
-          for (int64_t i = part.begin; i < part.end; ++i) {
-            const Real* from = prev_row < 0 ? dir.h0 + i * S : dir.y + (prev_row + i) * dir.y_ld;
-            std::copy(from, from + S, h_prev + (steps_.row(t) + i) * S);
-          }
-        });
-      }
-    });
   }
 
   const Execution& execution_;

@@ -7,8 +7,10 @@
 #ifndef FUSED_RNN_RNN_STEPS_H_
 #define FUSED_RNN_RNN_STEPS_H_
 
+#include <algorithm>
 #include <vector>
 
+#include "base/team.h"
 #include "rnn/dims.h"
 
 namespace fused_rnn {
@@ -49,6 +51,17 @@ struct Step {
 // Step s of a pass that takes direction d's times in their own order (forward) or from last to
 // first (backward). s = T gives a step without rows, at which all that were running have ended.
 Step StepOf(const Steps& steps, int64_t d, int64_t s, bool backward);
+
+// Cuts rows of time t into those with a step before it in direction d's order and those that begin
+// at t. body(part, first row of the step before, or -1 for the initial state)
+template <typename Body>
+void ForEachPrevious(const Steps& steps, int64_t t, int64_t d, Range rows, const Body& body) {
+  const int64_t prev = d == 0 ? t - 1 : t + 1;
+  const bool has_prev = prev >= 0 && prev < steps.T();
+  const int64_t with_prev = std::max(rows.begin, std::min(rows.end, has_prev ? steps.n(prev) : 0));
+  if (rows.begin < with_prev) body(Range{rows.begin, with_prev}, steps.row(prev));
+  if (with_prev < rows.end) body(Range{with_prev, rows.end}, int64_t{-1});
+}
 
 }  // namespace fused_rnn
 
