@@ -28,10 +28,11 @@ PUBLIC = r"fused_rnn/\w+\.h"
 LAYERS = {
     "include/fused_rnn/error.h": Layer(r"", STANDARD),
     "include/fused_rnn/measure.h": Layer(r"fused_rnn/error\.h", STANDARD),
-    "include/fused_rnn/rnn.h": Layer(r"fused_rnn/error\.h", STANDARD),
+    "include/fused_rnn/memory.h": Layer(r"fused_rnn/error\.h", STANDARD),
+    "include/fused_rnn/rnn.h": Layer(r"fused_rnn/(error|memory)\.h", STANDARD),
     # Knows no problem: the threads, the failures and the measuring of anything.
     "src/base": Layer(
-        r"base/.+|fused_rnn/(error|measure)\.h", STANDARD + r"|((linux|sys)/)?[a-z]+\.h"
+        r"base/.+|fused_rnn/(error|measure|memory)\.h", STANDARD + r"|((linux|sys)/)?[a-z]+\.h"
     ),
     "src/kernels": Layer(
         r"kernels/.+|cells/cells?\.h|base/(cpu|half)\.h", C_ONLY + r"|immintrin\.h"

@@ -41,6 +41,7 @@
 #include <cstdint>
 
 #include "fused_rnn/error.h"
+#include "fused_rnn/memory.h"
 
 // The project's one version: the build, the Python package and the documentation read it from here.
 #define FUSED_RNN_VERSION "0.1.0"
@@ -117,12 +118,11 @@ FUSED_RNN_API size_t ReserveBytes(const Problem& problem);
 class FUSED_RNN_API PackedWeights {
  public:
   PackedWeights(const Problem& problem, const void* params, const Interrupt& interrupt = {});
-  ~PackedWeights();
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
 
   size_t bytes() const { return bytes_; }
-  void* data() const { return data_; }
+  void* data() const { return memory_.data(); }
   // Throws Error if they are not those of a problem with the same sizes and types, or not packed
   // for the instruction set `isa` (its name).
   void CheckFits(const Problem& problem, const char* isa) const;
@@ -131,7 +131,7 @@ class FUSED_RNN_API PackedWeights {
   Problem problem_;
   const char* isa_;
   size_t bytes_ = 0;
-  void* data_ = nullptr;
+  Buffer memory_{MemoryKind::kWeights};
 };
 
 // The arguments of a forward, in the problem's dtype unless their type says more. All pointers are

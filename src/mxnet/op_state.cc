@@ -115,6 +115,8 @@ OpState::OpState(const nnvm::NodeAttrs& attrs, std::shared_ptr<Record> record,
   ++live_states;
 }
 
+MemoryAccount OpState::memory;
+
 OpState::~OpState() { --live_states; }
 
 bool OpState::IsOne(const void* state) {
@@ -143,7 +145,7 @@ void OpState::RunForward(const Problem& problem, ForwardArgs args, bool training
     bytes = std::max(bytes, BackwardWorkspaceBytes(problem));
     args.reserve = reserve_.Resize(ReserveBytes(problem));
   }
-  Buffer workspace(BufferKind::kWorkspace);
+  Buffer workspace(MemoryKind::kWorkspace, &memory);
   args.workspace = workspace.Resize(bytes);
   EndIdleThreads(WorkOf(problem));
   fused_rnn::Forward(problem, args);
@@ -207,7 +209,7 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
     args.lengths = lengths.data();
   }
 
-  Staging staging;
+  Staging staging(&memory);
   for (const Tensor& input : inputs) staging.AddInput(input.data, ByteCount(input));
   const auto add_output = [&](int slot) {
     return staging.AddOutput(DataOf(outputs[slot]), ByteCount(outputs[slot]), requests[slot],
@@ -312,7 +314,7 @@ void OpState::Backward(const Tensors& inputs, const Requests& requests, const Te
     args.lengths = lengths.data();
   }
 
-  Staging staging;
+  Staging staging(&memory);
   for (const Tensor& tensor : inputs) staging.AddInput(tensor.data, ByteCount(tensor));
   const auto add_output = [&](int slot) {
     return staging.AddOutput(DataOf(outputs[slot]), ByteCount(outputs[slot]), requests[slot], true);
@@ -343,7 +345,7 @@ void OpState::Backward(const Tensors& inputs, const Requests& requests, const Te
   const bool same_inputs =
       record.hashed && IsRecorded(record, problem, lengths,
                                   HashInputs(inputs, slots.x, slots.params, slots.h0, slots.c0));
-  Buffer recomputed_y(BufferKind::kWorkspace);
+  Buffer recomputed_y(MemoryKind::kWorkspace, &memory);
   if (same_inputs && reserve_is_recorded_ && record.y == HashOf(inputs[slots.y])) {
     problem.dropout = record.problem.dropout;
   } else {
@@ -352,7 +354,7 @@ void OpState::Backward(const Tensors& inputs, const Requests& requests, const Te
     Recompute(&problem, args, same_inputs, y, y_bytes);
     args.y = y;
   }
-  Buffer workspace(BufferKind::kWorkspace);
+  Buffer workspace(MemoryKind::kWorkspace, &memory);
   args.workspace = workspace.Resize(BackwardWorkspaceBytes(problem));
   args.reserve = reserve_.data();
   EndIdleThreads(WorkOf(problem));

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "abi.h"
-#include "buffer.h"
+#include "fused_rnn/memory.h"
 #include "fused_rnn/rnn.h"
 #include "infer.h"
 #include "record.h"
@@ -51,6 +51,8 @@ class OpState {
   // come here when the operator is replaced while they live.
   static bool IsOne(const void* state);
   static int64_t LiveCount();
+  // Counts the workspaces and reserves of all states.
+  static MemoryAccount memory;
 
  private:
   // The first member: no state of the native operator, whose first words are sizes, begins so.
@@ -70,7 +72,7 @@ class OpState {
   const BackwardSlots backward_slots_;
   const std::shared_ptr<Record> record_;
   const std::shared_ptr<const Record> original_;
-  Buffer reserve_{BufferKind::kReserve};
+  Buffer reserve_{MemoryKind::kReserve, &memory};
   int forwards_in_vain_ = 0;  // with a reserve, since the last backward
   bool was_denied_ = false;   // a backward has come for a forward of which none was expected
   bool reserve_is_recorded_ = false;  // it holds what the recorded forward left

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "abi.h"
-#include "buffer.h"
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/memory.h"
 #include "infer.h"
 #include "op_state.h"
 #include "quiet.h"
@@ -67,8 +66,7 @@ auto Guarded(const Body& body) -> decltype(body()) {
   } catch (const std::bad_alloc& error) {
     // The core's say of how many bytes; the language's own says its name.
     const bool tells = typeid(error) != typeid(std::bad_alloc);
-    throw dmlc::Error(std::string(kName) + ": out of memory" + (tells ? ": " : "") +
-                      (tells ? error.what() : ""));
+    throw dmlc::Error(std::string(kName) + ": " + (tells ? error.what() : "out of memory"));
   } catch (const std::exception& error) {
     throw dmlc::Error(std::string(kName) + ": " + error.what());
   }
@@ -327,8 +325,8 @@ FUSED_RNN_API int fused_rnn_installed() { return installed; }
 // Live operator states: their number, and the bytes of their workspaces and reserves.
 FUSED_RNN_API void fused_rnn_memory(int64_t* states, int64_t* workspace, int64_t* reserve) {
   *states = OpState::LiveCount();
-  *workspace = LiveBytes(BufferKind::kWorkspace);
-  *reserve = LiveBytes(BufferKind::kReserve);
+  *workspace = OpState::memory.LiveBytes(MemoryKind::kWorkspace);
+  *reserve = OpState::memory.LiveBytes(MemoryKind::kReserve);
 }
 
 // Returns the former setting.

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "buffer.h"
+#include "fused_rnn/memory.h"
 #include "fused_rnn/rnn.h"
 
 namespace fused_rnn {
@@ -15,6 +15,9 @@ namespace mx {
 
 class Staging {
  public:
+  // `account` counts the memory of what is staged.
+  explicit Staging(MemoryAccount* account) : scratch_(MemoryKind::kWorkspace, account) {}
+
   void AddInput(const void* data, size_t bytes);
 
   // Returns the output's index. `core_adds`: the core can carry out kAddTo itself.
@@ -49,7 +52,7 @@ class Staging {
 
   bool Overlaps(const Output& output) const;
 
-  Buffer scratch_{BufferKind::kWorkspace};
+  Buffer scratch_;
   std::vector<Range> inputs_;
   std::vector<Output> outputs_;
 };

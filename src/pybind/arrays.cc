@@ -1,6 +1,7 @@
 #include "arrays.h"
 
-#include <cstdlib>
+#include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "fused_rnn/error.h"
@@ -53,18 +54,11 @@ OptionalArray CheckInput(const char* argument, const OptionalArray& array, const
 const void* Data(const OptionalArray& array) { return array ? array->data() : nullptr; }
 void* MutableData(OptionalArray& array) { return array ? array->mutable_data() : nullptr; }
 
-void Free::operator()(void* pointer) const { std::free(pointer); }
-
-Buffer Allocate(size_t bytes) {
-  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-  Buffer buffer(static_cast<uint8_t*>(std::aligned_alloc(kAlignment, rounded)));
-  if (!buffer) throw OutOfMemory("a buffer", bytes);
-  return buffer;
-}
-
 py::array ToArray(Buffer buffer, size_t bytes) {
-  uint8_t* data = buffer.get();
-  py::capsule owner(buffer.release(), [](void* pointer) { std::free(pointer); });
+  auto held = std::make_unique<Buffer>(std::move(buffer));
+  const auto* data = static_cast<const uint8_t*>(held->data());
+  const py::capsule owner(held.get(), [](void* owned) { delete static_cast<Buffer*>(owned); });
+  held.release();
   return py::array_t<uint8_t>(static_cast<py::ssize_t>(bytes), data, owner);
 }
 

@@ -6,11 +6,11 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "fused_rnn/memory.h"
 
 namespace fused_rnn {
 
@@ -45,14 +45,8 @@ OptionalArray CheckInput(const char* argument, const OptionalArray& array, const
 const void* Data(const OptionalArray& array);
 void* MutableData(OptionalArray& array);
 
-// Memory for workspace and reserve, aligned as the core expects.
-constexpr size_t kAlignment = 64;
-struct Free {
-  void operator()(void* pointer) const;
-};
-using Buffer = std::unique_ptr<uint8_t, Free>;
-
-Buffer Allocate(size_t bytes);
+// The first `bytes` of a buffer, which ends with the array: in whatever thread, or forked process,
+// that is.
 py::array ToArray(Buffer buffer, size_t bytes);
 
 }  // namespace fused_rnn

@@ -170,9 +170,8 @@ py::tuple ForwardArrays(const std::string& mode, const py::array& x, const py::a
   py::array hN(in.dtype, in.h_shape);
   OptionalArray cN;
   if (in.has_cell_state()) cN = py::array(in.dtype, in.c_shape);
-  const Buffer workspace = Allocate(ForwardWorkspaceBytes(in.problem, training));
+  Buffer workspace(MemoryKind::kWorkspace), reserve(MemoryKind::kReserve);
   const size_t reserve_bytes = training ? ReserveBytes(in.problem) : 0;
-  Buffer reserve = training ? Allocate(reserve_bytes) : nullptr;
 
   ForwardArgs args;
   args.x = in.x.data();
@@ -184,8 +183,8 @@ py::tuple ForwardArrays(const std::string& mode, const py::array& x, const py::a
   args.y = y.mutable_data();
   args.hN = hN.mutable_data();
   args.cN = MutableData(cN);
-  args.workspace = workspace.get();
-  args.reserve = reserve.get();
+  args.workspace = workspace.Resize(ForwardWorkspaceBytes(in.problem, training));
+  if (training) args.reserve = reserve.Resize(reserve_bytes);
   args.dropout_seed = dropout_seed;
   call.Compute([&](const Interrupt& interrupt) {
     args.interrupt = interrupt;
@@ -294,10 +293,9 @@ py::tuple BackwardArrays(const std::string& mode, const py::array& x, const py::
   const size_t reserve_bytes = ReserveBytes(in.problem);
   py::array reserve_in =
       CheckInput("reserve", reserve, py::dtype("uint8"), {static_cast<py::ssize_t>(reserve_bytes)});
-  if (reinterpret_cast<uintptr_t>(reserve_in.data()) % kAlignment !=
-      0) {  // the caller's own copy of a reserve
-    Buffer aligned = Allocate(reserve_bytes);
-    std::memcpy(aligned.get(), reserve_in.data(), reserve_bytes);
+  if (reinterpret_cast<uintptr_t>(reserve_in.data()) % 64 != 0) {  // the caller's own copy of it
+    Buffer aligned(MemoryKind::kReserve);
+    std::memcpy(aligned.Resize(reserve_bytes), reserve_in.data(), reserve_bytes);
     reserve_in = ToArray(std::move(aligned), reserve_bytes);
   }
 
@@ -321,7 +319,7 @@ py::tuple BackwardArrays(const std::string& mode, const py::array& x, const py::
   }
   for (const Gradient* gradient : {&dx_out, &dparams_out, &dh0_out, &dc0_out})
     gradient->ClaimMemory(&regions);
-  const Buffer workspace = Allocate(BackwardWorkspaceBytes(in.problem));
+  Buffer workspace(MemoryKind::kWorkspace);
 
   BackwardArgs args;
   args.x = in.x.data();
@@ -341,7 +339,7 @@ py::tuple BackwardArrays(const std::string& mode, const py::array& x, const py::
   args.dparams_req = dparams_out.request();
   args.dh0_req = dh0_out.request();
   args.dc0_req = dc0_out.request();
-  args.workspace = workspace.get();
+  args.workspace = workspace.Resize(BackwardWorkspaceBytes(in.problem));
   args.reserve = reserve_in.data();
   call.Compute([&](const Interrupt& interrupt) {
     args.interrupt = interrupt;

@@ -1,10 +1,7 @@
 #include "rnn/packed_weights.h"
 
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 
-#include "base/aligned.h"
 #include "base/check.h"
 #include "base/execution.h"
 #include "base/team.h"
@@ -64,27 +61,23 @@ PackedWeights::PackedWeights(const Problem& problem, const void* params, const I
                                   ? Kernels<double>(execution.isa()).lanes
                                   : Kernels<float>(execution.isa()).lanes);
   bytes_ = static_cast<size_t>(plan.bytes());
-  std::unique_ptr<void, decltype(&std::free)> data(AllocateAligned(bytes_), &std::free);
-  if (data == nullptr) throw OutOfMemory("packed weights", bytes_);
+  void* data = memory_.Resize(bytes_);
   switch (dims.dtype) {
     case DType::kFloat32:
-      PackAll<float>(execution, dims, static_cast<const float*>(params), plan, data.get());
+      PackAll<float>(execution, dims, static_cast<const float*>(params), plan, data);
       break;
     case DType::kFloat64:
-      PackAll<double>(execution, dims, static_cast<const double*>(params), plan, data.get());
+      PackAll<double>(execution, dims, static_cast<const double*>(params), plan, data);
       break;
     case DType::kFloat16:
-      PackAll<float>(execution, dims, static_cast<const Float16*>(params), plan, data.get());
+      PackAll<float>(execution, dims, static_cast<const Float16*>(params), plan, data);
       break;
     case DType::kBFloat16:
-      PackAll<float>(execution, dims, static_cast<const BFloat16*>(params), plan, data.get());
+      PackAll<float>(execution, dims, static_cast<const BFloat16*>(params), plan, data);
       break;
   }
   execution.ThrowIfInterrupted();
-  data_ = data.release();
 }
-
-PackedWeights::~PackedWeights() { std::free(data_); }
 
 void PackedWeights::CheckFits(const Problem& problem, const char* isa) const {
   const Problem& own = problem_;

@@ -1,4 +1,4 @@
-#include "buffer.h"
+#include "fused_rnn/memory.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -8,13 +8,10 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "fused_rnn/error.h"
-
 namespace fused_rnn {
-namespace mx {
 namespace {
 
 constexpr size_t kAlignment = 64;
@@ -65,23 +62,29 @@ void Free(Block block) {
   }
 }
 
-// Bytes of live buffers. Outside of the pool: they go on counting in a forked process, whose pool
-// is another.
-std::atomic<int64_t> live_bytes[2];
-
-std::atomic<int64_t>& LiveCounter(BufferKind kind) { return live_bytes[static_cast<int>(kind)]; }
-
-size_t AllLiveBytes() {
-  return LiveBytes(BufferKind::kWorkspace) + LiveBytes(BufferKind::kReserve);
+const char* PurposeOf(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kWorkspace:
+      return "a workspace";
+    case MemoryKind::kReserve:
+      return "a reserve";
+    case MemoryKind::kWeights:
+      return "packed weights";
+  }
+  return "a buffer";
 }
+
+// Bytes that the pool has lent. Outside of the pool: it goes on counting in a forked process, whose
+// pool is another.
+std::atomic<size_t> lent_bytes{0};
 
 class Pool {
  public:
-  // The new block counts as live from here on.
-  Block Acquire(BufferKind kind, size_t bytes) {
+  // The new block counts as lent from here on. One without data if there is no memory.
+  Block Acquire(size_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
     // For this block and all others that may come back.
-    spares_.reserve(lent_ + spares_.size() + 1);
+    spares_.reserve(lent_blocks_ + spares_.size() + 1);
     auto best = spares_.end();
     for (auto spare = spares_.begin(); spare != spares_.end(); ++spare) {
       // A block of twice the size is too good for this request.
@@ -94,27 +97,25 @@ class Pool {
       spares_.erase(best);
       spare_bytes_ -= block.capacity;
     } else {
-      DropSparesBeyond(AllLiveBytes() + bytes);
+      DropSparesBeyond(lent_bytes + bytes);
       block = Allocate(bytes);
       if (block.data == nullptr) {  // none of the spares fits, but in their place it may
         DropSparesBeyond(peak_bytes_);
         block = Allocate(bytes);
       }
-      if (block.data == nullptr) {
-        throw Error(("no memory for a buffer of " + std::to_string(bytes) + " bytes").c_str());
-      }
+      if (block.data == nullptr) return block;
     }
-    ++lent_;
-    LiveCounter(kind) += static_cast<int64_t>(block.capacity);
-    peak_bytes_ = std::max(peak_bytes_, AllLiveBytes());
+    ++lent_blocks_;
+    lent_bytes += block.capacity;
+    peak_bytes_ = std::max(peak_bytes_, lent_bytes.load());
     return block;
   }
 
   // Buffers end in destructors, which may not throw.
-  void Release(BufferKind kind, Block block) noexcept {
+  void Release(Block block) noexcept {
     std::lock_guard<std::mutex> lock(mutex_);
-    LiveCounter(kind) -= static_cast<int64_t>(block.capacity);
-    if (lent_ > 0) --lent_;
+    lent_bytes -= block.capacity;
+    if (lent_blocks_ > 0) --lent_blocks_;
     if (spares_.size() == spares_.capacity()) {  // lent before a fork
       Free(block);
       return;
@@ -125,7 +126,7 @@ class Pool {
 
   void DropSpares() {
     std::lock_guard<std::mutex> lock(mutex_);
-    peak_bytes_ = AllLiveBytes();
+    peak_bytes_ = lent_bytes;
     DropSparesBeyond(peak_bytes_);
   }
 
@@ -143,12 +144,12 @@ class Pool {
 
   std::mutex mutex_;
   std::vector<Block> spares_;
-  size_t lent_ = 0;  // blocks
+  size_t lent_blocks_ = 0;
   size_t spare_bytes_ = 0;
   size_t peak_bytes_ = 0;
 };
 
-// Never ended: states may end after static destructors ran.
+// The pool of this process. Never ended: buffers may end after static destructors ran.
 std::atomic<Pool*> pool{new Pool};
 
 // A thread that is not there any more may have held the old pool's lock. Its spare blocks are lost
@@ -158,14 +159,33 @@ void RenewPool() {
 }
 [[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, RenewPool);
 
+// Packed weights live long. The pool would keep their memory after them, for nobody.
+bool IsPooled(MemoryKind kind) { return kind != MemoryKind::kWeights; }
+
+Block AllocateUnpooled(size_t bytes) {
+  const Block block = Allocate(bytes);
+  if (block.data != nullptr) return block;
+  ReleaseSpareMemory();
+  return Allocate(bytes);
+}
+
 }  // namespace
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : kind_(other.kind_),
+      account_(other.account_),
+      data_(std::exchange(other.data_, nullptr)),
+      capacity_(std::exchange(other.capacity_, 0)) {}
 
 void* Buffer::Resize(size_t bytes) {
   if (data_ == nullptr || capacity_ < bytes) {
     Release();
-    const Block block = pool.load()->Acquire(kind_, std::max<size_t>(bytes, 1));
+    const size_t wanted = std::max<size_t>(bytes, 1);
+    const Block block = IsPooled(kind_) ? pool.load()->Acquire(wanted) : AllocateUnpooled(wanted);
+    if (block.data == nullptr) throw OutOfMemory(PurposeOf(kind_), bytes);
     data_ = block.data;
     capacity_ = block.capacity;
+    if (account_ != nullptr) account_->Add(kind_, static_cast<int64_t>(capacity_));
   }
   return data_;
 }
@@ -175,12 +195,14 @@ void Buffer::Release() noexcept {
   const Block block{data_, capacity_};
   data_ = nullptr;
   capacity_ = 0;
-  pool.load()->Release(kind_, block);
+  if (account_ != nullptr) account_->Add(kind_, -static_cast<int64_t>(block.capacity));
+  if (IsPooled(kind_)) {
+    pool.load()->Release(block);
+  } else {
+    Free(block);
+  }
 }
-
-int64_t LiveBytes(BufferKind kind) { return LiveCounter(kind); }
 
 void ReleaseSpareMemory() { pool.load()->DropSpares(); }
 
-}  // namespace mx
 }  // namespace fused_rnn
