@@ -29,6 +29,7 @@ LAYERS = {
     "include/fused_rnn/error.h": Layer(r"", STANDARD),
     "include/fused_rnn/measure.h": Layer(r"fused_rnn/error\.h", STANDARD),
     "include/fused_rnn/memory.h": Layer(r"fused_rnn/error\.h", STANDARD),
+    "include/fused_rnn/session.h": Layer(r"fused_rnn/(memory|rnn)\.h", STANDARD),
     "include/fused_rnn/rnn.h": Layer(r"fused_rnn/(error|memory)\.h", STANDARD),
     # Knows no problem: the threads, the failures and the measuring of anything.
     "src/base": Layer(
@@ -42,6 +43,8 @@ LAYERS = {
         r"rnn/.+|base/.+|kernels/kernel_table\.h|cells/cells?\.h|" + PUBLIC,
         STANDARD + r"|(omp|pthread|sys/mman|unistd)\.h",
     ),
+    # Like a user's code, but for the text of errors.
+    "src/session": Layer(r"session/.+|base/check\.h|" + PUBLIC, STANDARD),
     # Its own headers without a folder: mxnet/ is the framework's.
     "src/mxnet": Layer(
         r"\w+\.h|" + PUBLIC, STANDARD + r"|(mxnet|nnvm|dmlc|mshadow|sys)/.+|[a-z]+\.h"

@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "fused_rnn/measure.h"
 #include "lengths.h"
 #include "openmp.h"
 #include "staging.h"
@@ -55,28 +54,6 @@ void CheckTensor(const char* name, const Tensor& tensor, const Tensor& x, int64_
     Fail(std::string(name) + " has " + std::to_string(tensor.size) + " elements, expected " +
          std::to_string(size));
   }
-}
-
-uint64_t HashOf(const Tensor& tensor) { return HashBytes(tensor.data, ByteCount(tensor)); }
-
-InputHashes HashInputs(const OpState::Tensors& inputs, int x, int params, int h0, int c0) {
-  InputHashes hashes;
-  hashes.x = HashOf(inputs[x]);
-  hashes.params = HashOf(inputs[params]);
-  hashes.h0 = HashOf(inputs[h0]);
-  if (c0 != kAbsent) hashes.c0 = HashOf(inputs[c0]);
-  return hashes;
-}
-
-bool SameSizes(const Problem& a, const Problem& b) {
-  return a.T == b.T && a.N == b.N && a.I == b.I && a.dtype == b.dtype;
-}
-
-// Whether a recorded forward had these inputs.
-bool IsRecorded(const Record& record, const Problem& problem, const std::vector<int64_t>& lengths,
-                const InputHashes& hashes) {
-  return record.hashed && SameSizes(record.problem, problem) && record.lengths == lengths &&
-         record.inputs == hashes;
 }
 
 // Multiply-adds of a forward: each weight meets each row.
@@ -137,20 +114,6 @@ Problem OpState::ProblemFor(const Tensor& x) const {
   return problem;
 }
 
-void OpState::RunForward(const Problem& problem, ForwardArgs args, bool training) {
-  size_t bytes = ForwardWorkspaceBytes(problem, training);
-  reserve_is_recorded_ = false;  // until it is whole
-  if (training) {
-    // As much as the backward will take, so that one block of the pool serves both.
-    bytes = std::max(bytes, BackwardWorkspaceBytes(problem));
-    args.reserve = reserve_.Resize(ReserveBytes(problem));
-  }
-  Buffer workspace(MemoryKind::kWorkspace, &memory);
-  args.workspace = workspace.Resize(bytes);
-  EndIdleThreads(WorkOf(problem));
-  fused_rnn::Forward(problem, args);
-}
-
 // Of blocks with static_shape MXNet leaves `need_grad` as the memory was, so a backward may come
 // that it denies, and none where it announces one. What has come so far says more: a backward that
 // found no reserve (and recomputed it), or several forwards in a row without one.
@@ -161,13 +124,12 @@ bool OpState::ExpectsBackward(bool need_grad, bool is_train) const {
 
 // The forward that a copy computes again. Its mask is the one in the output that the rest of the
 // network has used.
-const Record& OpState::Original(const Problem& problem, const std::vector<int64_t>& lengths,
-                                const InputHashes& hashes) const {
+const Stamp& OpState::Original(const Problem& problem, const InputHashes& hashes) const {
   if (original_->copies > 1) {
     Fail("memory mirroring copies several nodes named '" + original_->name +
          "', and their dropout masks cannot be told apart; give each a name of its own");
   }
-  if (!IsRecorded(*original_, problem, lengths, hashes)) {
+  if (!original_->stamp.Fits(problem, hashes)) {
     Fail("node '" + record_->name + "' is taken for the copy of '" + original_->name +
          "' that MXNet's memory mirroring makes to compute it again, and needs its dropout mask, "
          "but '" +
@@ -176,13 +138,13 @@ const Record& OpState::Original(const Problem& problem, const std::vector<int64_
          "node out of mirroring (unset MXNET_BACKWARD_DO_MIRROR, and give __force_mirroring__ to "
          "other nodes only); or rename the node, if it is no copy");
   }
-  return *original_;
+  return original_->stamp;
 }
 
 void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const Requests& requests,
                       const Tensors& outputs) {
-  Record& record = *record_;
-  record.hashed = false;
+  session_.Forget();
+  record_->stamp = session_.stamp();
   const bool nothing_wanted =
       std::all_of(requests.begin(), requests.end(),
                   [](mxnet::OpReqType request) { return request == mxnet::kNullOp; });
@@ -194,8 +156,9 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
   const bool need_grad = NeedsGrad(ctx), is_copy = original_ && need_grad;
   // The backward of a node that has a copy goes to the copy.
   const bool keeps_reserve =
-      ExpectsBackward(need_grad, ctx.is_train) && !recomputes && record.copies == 0;
-  const bool hashes = keeps_reserve || (need_grad && may_drop);
+      ExpectsBackward(need_grad, ctx.is_train) && !recomputes && record_->copies == 0;
+  const bool keeps_stamp = need_grad && may_drop;
+  const Keep keep = keeps_reserve ? Keep::kReserve : keeps_stamp ? Keep::kStamp : Keep::kNothing;
 
   ForwardArgs args;
   args.x = DataOf(x);
@@ -225,56 +188,22 @@ void OpState::Forward(const mxnet::OpContext& ctx, const Tensors& inputs, const 
   if (hN != kAbsent) args.hN = staging.target(hN);
   if (cN != kAbsent) args.cN = staging.target(cN);
 
-  // Before the outputs are written: they may be inputs.
-  if (hashes) record.inputs = HashInputs(inputs, slots_.x, slots_.params, slots_.h0, slots_.c0);
-  if (may_drop && is_copy) {
-    const Record& original = Original(problem, lengths, record.inputs);
+  InputHashes hashes;
+  const bool has_original = may_drop && is_copy;
+  if (has_original) {
+    hashes = HashInputs(problem, args);
+    const Stamp& original = Original(problem, hashes);
     problem.dropout = original.problem.dropout;
     args.dropout_seed = original.dropout_seed;
   } else if (may_drop && ctx.is_train) {
     problem.dropout = param_.p;
     args.dropout_seed = DrawSeed(ctx);
   }
-  record.problem = problem;
-  record.lengths = std::move(lengths);
-  record.dropout_seed = args.dropout_seed;
-  // The core drops only where it can note in a reserve what it dropped. Otherwise a training
-  // forward gives the bits of a prediction, which is faster.
-  RunForward(problem, args, keeps_reserve || problem.dropout > 0);
-  // What was computed: the request may be to add it to something.
-  if (hashes) record.y = HashBytes(args.y, y_bytes);
+  EndIdleThreads(WorkOf(problem));
+  session_.Forward(problem, args, keep, has_original ? &hashes : nullptr);
   staging.Commit(x.type);
-  if (!keeps_reserve) reserve_.Release();
-  reserve_is_recorded_ = keeps_reserve;
+  record_->stamp = session_.stamp();
   if (keeps_reserve) ++forwards_in_vain_;
-  record.hashed = hashes;
-}
-
-// Runs the forward of a backward whose reserve is not there: it was not kept (SetRecompute), it has
-// had its backward, or an input or the output was changed. Writes its y, and sets the problem's
-// dropout.
-void OpState::Recompute(Problem* problem, const BackwardArgs& args, bool same_inputs, void* y,
-                        size_t y_bytes) {
-  const Record& record = *record_;
-  if (SameSizes(record.problem, *problem)) problem->dropout = record.problem.dropout;
-  ForwardArgs forward;
-  forward.x = args.x;
-  forward.params = args.params;
-  forward.h0 = args.h0;
-  forward.c0 = args.c0;
-  forward.lengths = args.lengths;
-  forward.y = y;
-  forward.dropout_seed = record.dropout_seed;
-  RunForward(*problem, forward, true);
-  // A mask belongs to the forward that drew it. Of other inputs, only the output tells whether this
-  // is it.
-  const bool dropped = problem->dropout > 0 || !SameSizes(record.problem, *problem);
-  const bool may_drop = param_.p > 0 && problem->L > 1 && dropped;
-  if (may_drop && !same_inputs && std::memcmp(y, args.y, y_bytes) != 0) {
-    Fail(
-        "backward: an input has changed since the forward, to which its dropout mask belongs; run "
-        "the forward again first");
-  }
 }
 
 void OpState::Backward(const Tensors& inputs, const Requests& requests, const Tensors& outputs) {
@@ -338,32 +267,13 @@ void OpState::Backward(const Tensors& inputs, const Requests& requests, const Te
   if (nothing_wanted) return;
 
   forwards_in_vain_ = 0;
-  was_denied_ |= !reserve_is_recorded_ && !recomputes;
-  // Contents decide: MXNet counts a write late, when the segment of operators that holds it ends,
-  // and those through NumPy not at all.
-  const Record& record = *record_;
-  const bool same_inputs =
-      record.hashed && IsRecorded(record, problem, lengths,
-                                  HashInputs(inputs, slots.x, slots.params, slots.h0, slots.c0));
-  Buffer recomputed_y(MemoryKind::kWorkspace, &memory);
-  if (same_inputs && reserve_is_recorded_ && record.y == HashOf(inputs[slots.y])) {
-    problem.dropout = record.problem.dropout;
-  } else {
-    const size_t y_bytes = ByteCount(inputs[slots.y]);
-    void* y = recomputed_y.Resize(y_bytes);
-    Recompute(&problem, args, same_inputs, y, y_bytes);
-    args.y = y;
-  }
-  Buffer workspace(MemoryKind::kWorkspace, &memory);
-  args.workspace = workspace.Resize(BackwardWorkspaceBytes(problem));
-  args.reserve = reserve_.data();
+  was_denied_ |= !session_.has_reserve() && !recomputes;
+  problem.dropout = param_.p;
   EndIdleThreads(WorkOf(problem));
-  fused_rnn::Backward(problem, args);
+  // Whose decision by contents is the only one possible: MXNet counts a write late, when the
+  // segment of operators that holds it ends, and those through NumPy not at all.
+  session_.Backward(problem, args);
   staging.Commit(x.type);
-  // The pool lends it to other states meanwhile (a model of many buckets has as many states). A
-  // second backward of the same forward, which is rare, computes it anew.
-  reserve_is_recorded_ = false;
-  reserve_.Release();
 }
 
 }  // namespace mx

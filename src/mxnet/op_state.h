@@ -1,5 +1,4 @@
-// The state of one operator: what a forward leaves for its backward. Memory that dies with a call
-// is not kept here, so that all states work in the same.
+// The state of one operator: a session of the core's, and what of a call is MXNet's own.
 #ifndef FUSED_RNN_SRC_MXNET_OP_STATE_H_
 #define FUSED_RNN_SRC_MXNET_OP_STATE_H_
 
@@ -10,7 +9,7 @@
 
 #include "abi.h"
 #include "fused_rnn/memory.h"
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/session.h"
 #include "infer.h"
 #include "record.h"
 
@@ -59,12 +58,8 @@ class OpState {
   const void* const mark_[2];
 
   Problem ProblemFor(const Tensor& x) const;
-  const Record& Original(const Problem& problem, const std::vector<int64_t>& lengths,
-                         const InputHashes& hashes) const;
+  const Stamp& Original(const Problem& problem, const InputHashes& hashes) const;
   bool ExpectsBackward(bool need_grad, bool is_train) const;
-  void RunForward(const Problem& problem, ForwardArgs args, bool training);
-  void Recompute(Problem* problem, const BackwardArgs& args, bool same_inputs, void* y,
-                 size_t y_bytes);
 
   const abi::RnnParam param_;
   const Problem problem_;  // without sizes, type and dropout
@@ -72,10 +67,9 @@ class OpState {
   const BackwardSlots backward_slots_;
   const std::shared_ptr<Record> record_;
   const std::shared_ptr<const Record> original_;
-  Buffer reserve_{MemoryKind::kReserve, &memory};
+  Session session_{&memory};
   int forwards_in_vain_ = 0;  // with a reserve, since the last backward
   bool was_denied_ = false;   // a backward has come for a forward of which none was expected
-  bool reserve_is_recorded_ = false;  // it holds what the recorded forward left
 };
 
 }  // namespace mx

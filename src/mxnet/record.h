@@ -1,28 +1,17 @@
-// What is kept of a state's last forward, besides its reserve.
+// What the states of a graph's nodes know of each other: of which node one is the copy.
 #ifndef FUSED_RNN_SRC_MXNET_RECORD_H_
 #define FUSED_RNN_SRC_MXNET_RECORD_H_
 
 #include <atomic>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "abi.h"
-#include "fused_rnn/rnn.h"
+#include "fused_rnn/session.h"
 
 namespace fused_rnn {
 namespace mx {
-
-// Contents of the inputs of a call.
-struct InputHashes {
-  uint64_t x = 0, params = 0, h0 = 0, c0 = 0;
-
-  bool operator==(const InputHashes& other) const {
-    return x == other.x && params == other.params && h0 == other.h0 && c0 == other.c0;
-  }
-};
 
 struct Record {
   Record(std::string node, abi::Order calls) : name(std::move(node)), order(std::move(calls)) {}
@@ -33,13 +22,7 @@ struct Record {
   // one belong to another node of the same name.
   std::atomic<int> copies{0};
 
-  Problem problem;
-  std::vector<int64_t> lengths;
-  uint64_t dropout_seed = 0;
-  // Whether a backward may come, to which the hashes will tell what has changed.
-  bool hashed = false;
-  InputHashes inputs;
-  uint64_t y = 0;
+  Stamp stamp;  // of the node's latest forward
 };
 
 // Memory mirroring (MXNET_BACKWARD_DO_MIRROR, __force_mirroring__): MXNet puts a copy of a node
