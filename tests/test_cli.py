@@ -115,8 +115,9 @@ def test_words_of_a_grid(capsys, monkeypatch, tmp_path, changes, message):
 @pytest.mark.parametrize("command", [["info"], ["bench", "ds2"], ["bench", "grid"]])
 def test_unknown_instruction_set(command):
     done = run(["-m", "fused_rnn", *command], FUSED_RNN_MAX_ISA="avx1024")
-    expected = "FUSED_RNN_MAX_ISA: expected 'scalar', 'avx2' or 'avx512', got 'avx1024'\n"
-    assert (done.returncode, done.stdout) == (1, expected)
+    assert done.returncode == 1
+    listed = r"'scalar', ('\w+', )*'\w+' or '\w+'"
+    assert re.fullmatch(rf"FUSED_RNN_MAX_ISA: expected {listed}, got 'avx1024'\n", done.stdout)
 
 
 def test_version(capsys, monkeypatch):

@@ -18,7 +18,8 @@ float Widen(unsigned short half) { return _cvtsh_ss(half); }
 COUNT = "int Count(unsigned long x) { return __builtin_popcountl(x); }"
 PLAIN = "float Sum(float a, float b) { return a + b; }"
 TRAILING_ZEROS = "int Trailing(unsigned x) { return x == 0 ? 32 : __builtin_ctz(x); }"
-REQUIRED = {"scalar": "", "avx2": "avx sse3 ssse3 sse4.1 sse4.2 popcnt xsave", "avx512": "avx512f"}
+AVX2 = "avx sse3 ssse3 sse4.1 sse4.2 popcnt xsave"
+REQUIRED = {"scalar": "", "avx2": AVX2, "avx512": AVX2 + " avx512f"}
 
 
 def build_folder(folder: Path, code: str, options=(), target="rnn", required=REQUIRED) -> Path:
@@ -59,10 +60,8 @@ def test_a_planted_instruction_is_named(tmp_path):
 
 def test_what_is_asked_of_the_cpu_may_be_used(tmp_path):
     required = {**REQUIRED, "avx2": REQUIRED["avx2"] + " f16c"}
-    for target in ("kernels_avx2", "kernels_avx512"):  # which includes the one before
-        (tmp_path / target).mkdir()
-        folder = build_folder(tmp_path / target, CONVERT, ["-mf16c"], target, required)
-        assert check(folder)[0] == 0
+    folder = build_folder(tmp_path, CONVERT, ["-mf16c"], "kernels_avx2", required)
+    assert check(folder)[0] == 0
 
 
 @pytest.mark.parametrize("target", ["rnn", "kernels_scalar"])

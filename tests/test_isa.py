@@ -17,11 +17,10 @@ from helpers import (
 
 from fused_rnn import _core
 
-LEVELS = ("scalar", "avx2", "avx512")
-AVAILABLE = LEVELS[: LEVELS.index(_core.isa()) + 1]
+LEVELS = _core.isas()
 
 
-@pytest.mark.parametrize("level", AVAILABLE)
+@pytest.mark.parametrize("level", LEVELS)
 def test_level(level):
     """In a process where fresh memory holds huge numbers, so that a value which nobody wrote
     shows.

@@ -36,7 +36,7 @@ LAYERS = {
         r"base/.+|fused_rnn/(error|measure|memory)\.h", STANDARD + r"|((linux|sys)/)?[a-z]+\.h"
     ),
     "src/kernels": Layer(
-        r"kernels/.+|cells/cells?\.h|base/(cpu|half)\.h", C_ONLY + r"|immintrin\.h"
+        r"kernels/.+|cells/cells?\.h|base/(cpu\.h|half\.h|isas\.def)", C_ONLY + r"|immintrin\.h"
     ),
     "src/cells": Layer(r"cells/.+|kernels/(activations|vec)-inl\.h", C_ONLY),
     "src/rnn": Layer(
@@ -55,7 +55,8 @@ LAYERS = {
     # A peer, not a part, of the rest.
     "src/bench/onednn_rnn.cc": Layer(r"", STANDARD + r"|oneapi/dnnl/dnnl\.hpp"),
     "src/bench": Layer(
-        r"bench/.+|rnn/.+|base/.+|kernels/kernel_table\.h|cells/cells?\.h|" + PUBLIC, STANDARD
+        r"bench/.+|rnn/.+|base/.+|kernels/kernel_(list|table)\.h|cells/cells?\.h|" + PUBLIC,
+        STANDARD,
     ),
     "tests/cpp": Layer(r".+", r".+"),
 }

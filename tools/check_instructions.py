@@ -1,9 +1,9 @@
 """Checks that no object of a build folder holds an instruction which the CPU is not asked for.
 
-The kernels of an instruction set may use what src/base/cpu.cc asks of the CPU before it chooses
-them (the build's cpu_test prints that), all other objects x86-64's baseline alone. Looks at the
-instructions that the objects hold, and at what the compiler's options would let it use. Prints
-every breach and exits with 1 if there is one.
+The kernels of an instruction set may use what is asked of the CPU before it is chosen
+(src/base/isas.def; the build's cpu_test prints that), all other objects x86-64's baseline alone.
+Looks at the instructions that the objects hold, and at what the compiler's options would let it
+use. Prints every breach and exits with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -76,16 +76,12 @@ def features_of_options(command: list[str]) -> dict[str, str]:
 
 
 def required_features(build: Path) -> dict[str, set[str]]:
-    """By instruction set, what cpu.cc asks of the CPU before it is chosen."""
+    """By instruction set, what is asked of the CPU before it is chosen."""
     printed = subprocess.run(
         [str(build.resolve() / "cpu_test")], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
-    required: dict[str, set[str]] = {}
-    asked: set[str] = set()
-    for isa, names in re.findall(r"^(\w+): (.*)$", printed, re.MULTILINE):
-        asked = asked | set(names.split())
-        required[isa] = asked
-    return required
+    listed = re.findall(r"^(\w+): (.*)$", printed, re.MULTILINE)
+    return {isa: set(names.split()) for isa, names in listed}
 
 
 def breaches(build: Path, required: dict[str, set[str]]) -> Iterator[str]:

@@ -15,8 +15,8 @@ from typing import Any, Callable, Iterator, NamedTuple
 
 from kernel_counters import TOOLS, counters_of_call
 
+from fused_rnn import _core
 from fused_rnn.bench import environment
-from fused_rnn.bench.probes import ISAS
 from fused_rnn.bench.tables import Table
 
 INTRODUCTION = """# Kernels, one by one
@@ -178,8 +178,7 @@ def counters(reports: list[Report], options: list[str]) -> Table:
 
 
 def tables(programs: list[Path], options: list[str]) -> Iterator[Table]:
-    reports = [Report(programs[0], isa, options) for isa in reversed(ISAS)]
-    reports = [report for report, isa in zip(reports, reversed(ISAS)) if report.isa == isa]
+    reports = [Report(programs[0], isa, options) for isa in reversed(_core.isas())]
     libraries = reports[:1]
     for other in programs[1:]:
         libraries.append(Report(other, reports[0].isa, ["--only", "product", *options]))

@@ -197,10 +197,13 @@ struct BackwardArgs {
 // dy at t >= lengths[n] is not read, and dx there is 0.
 FUSED_RNN_API void Backward(const Problem& problem, const BackwardArgs& args);
 
-// Instruction set of the kernels in use: "scalar", "avx2" or "avx512": the best that this CPU and
-// operating system have, capped by the environment variable FUSED_RNN_MAX_ISA (one of these names;
-// any other value makes every call throw Error).
+// Instruction set of the kernels in use, e.g. "avx512": the best that this CPU and operating system
+// have, capped by the environment variable FUSED_RNN_MAX_ISA (a name of an instruction set; any
+// other value makes every call throw Error, which lists the names).
 FUSED_RNN_API const char* IsaName();
+
+// All that this CPU and operating system have, the best last, separated by blanks.
+FUSED_RNN_API const char* SupportedIsaNames();
 
 // The library that does the large float32 products of the backward pass, with its version, e.g.
 // "oneDNN 3.2.0".

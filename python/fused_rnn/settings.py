@@ -35,7 +35,7 @@ def num_threads() -> int:
 
 
 def isa() -> str:
-    """The instruction set of the kernels in use: ``"scalar"``, ``"avx2"`` or ``"avx512"``.
+    """The instruction set of the kernels in use, e.g. ``"avx512"``.
 
     It is the best that the processor has, or less if FUSED_RNN_MAX_ISA says so.
     """

@@ -1,67 +1,86 @@
 #include "base/cpu.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <string>
 
 #include "base/check.h"
 
 namespace fused_rnn {
 namespace {
 
-// What the flags of CMakeLists.txt let the compiler use, with all that they imply: asked of the CPU
-// and told by RequiredFeatures().
-#define FUSED_RNN_AVX2_FEATURES(X) \
-  X("sse3")                        \
-  X("ssse3") X("sse4.1") X("sse4.2") X("popcnt") X("xsave") X("avx") X("avx2") X("fma") X("f16c")
-#define FUSED_RNN_AVX512_FEATURES(X) X("avx512f") X("avx512bw") X("avx512dq") X("avx512vl")
-#define FUSED_RNN_NAMED(name) name " "
-// __builtin_cpu_supports asks CPUID and, through XGETBV, whether the operating system saves the
-// registers.
-#define FUSED_RNN_SUPPORTED(name) &&__builtin_cpu_supports(name)
+struct IsaEntry {
+  const char* name;
+  Isa base;
+  const char* features;
+};
+
+constexpr IsaEntry kEntries[] = {
+#define FUSED_RNN_FEATURE(name) name " "
+#define FUSED_RNN_ISA_ENTRY(name, base, flags, features) {#name, Isa::base, "" features},
+#include "base/isas.def"
+};
+
+const IsaEntry& EntryOf(Isa isa) { return kEntries[static_cast<int>(isa)]; }
+
+// Whether those of its features are there that its base does not have. __builtin_cpu_supports asks
+// CPUID and, through XGETBV, whether the operating system saves the registers.
+bool HasOwnFeatures(Isa isa) {
+  switch (isa) {
+#define FUSED_RNN_FEATURE(name) &&__builtin_cpu_supports(name)
+#define FUSED_RNN_ISA_ENTRY(name, base, flags, features) \
+  case Isa::name:                                        \
+    return true features;
+#include "base/isas.def"
+  }
+  return false;
+}
 
 constexpr int kUnset = -1;
 std::atomic<int> g_active{kUnset};
 
+Isa LastSupported(Isa most) {
+  Isa last = kIsas[0];
+  for (Isa isa : kIsas) {
+    if (isa <= most && IsSupported(isa)) last = isa;
+  }
+  return last;
+}
+
+// 'a', 'b' or 'c'
+std::string QuotedNames() {
+  std::string names;
+  for (Isa isa : kIsas) {
+    if (isa != kIsas[0]) names += isa == *(std::end(kIsas) - 1) ? " or " : ", ";
+    names += std::string("'") + IsaName(isa) + "'";
+  }
+  return names;
+}
+
 Isa CappedIsa() {
   const char* cap = std::getenv("FUSED_RNN_MAX_ISA");
   if (cap == nullptr || *cap == '\0') return DetectedIsa();
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
-    if (std::strcmp(cap, IsaName(isa)) == 0) return std::min(isa, DetectedIsa());
+  for (Isa isa : kIsas) {
+    if (std::strcmp(cap, IsaName(isa)) == 0) return LastSupported(isa);
   }
-  Fail("FUSED_RNN_MAX_ISA: expected 'scalar', 'avx2' or 'avx512', got '%s'", cap);
+  Fail("FUSED_RNN_MAX_ISA: expected %s, got '%s'", QuotedNames().c_str(), cap);
 }
 
 }  // namespace
 
-const char* IsaName(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx512:
-      return "avx512";
-    case Isa::kAvx2:
-      return "avx2";
-    default:
-      return "scalar";
-  }
+const char* IsaName(Isa isa) { return EntryOf(isa).name; }
+
+Isa BaseOf(Isa isa) { return EntryOf(isa).base; }
+
+const char* RequiredFeatures(Isa isa) { return EntryOf(isa).features; }
+
+bool IsSupported(Isa isa) {
+  return HasOwnFeatures(isa) && (BaseOf(isa) == isa || IsSupported(BaseOf(isa)));
 }
 
-const char* RequiredFeatures(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx512:
-      return FUSED_RNN_AVX512_FEATURES(FUSED_RNN_NAMED);
-    case Isa::kAvx2:
-      return FUSED_RNN_AVX2_FEATURES(FUSED_RNN_NAMED);
-    default:
-      return "";
-  }
-}
-
-Isa DetectedIsa() {
-  if (!(true FUSED_RNN_AVX2_FEATURES(FUSED_RNN_SUPPORTED))) return Isa::kScalar;
-  if (!(true FUSED_RNN_AVX512_FEATURES(FUSED_RNN_SUPPORTED))) return Isa::kAvx2;
-  return Isa::kAvx512;
-}
+Isa DetectedIsa() { return LastSupported(*(std::end(kIsas) - 1)); }
 
 Isa ActiveIsa() {
   int active = g_active.load(std::memory_order_relaxed);
@@ -73,7 +92,8 @@ Isa ActiveIsa() {
 }
 
 void OverrideActiveIsa(Isa isa) {
-  FUSED_RNN_CHECK(isa <= DetectedIsa(), "isa: this CPU has at most '%s', got '%s'",
+  FUSED_RNN_CHECK(IsSupported(isa),
+                  "isa: expected one that this CPU supports, up to '%s', got '%s'",
                   IsaName(DetectedIsa()), IsaName(isa));
   g_active.store(static_cast<int>(isa), std::memory_order_relaxed);
 }

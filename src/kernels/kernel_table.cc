@@ -3,33 +3,23 @@
 namespace fused_rnn {
 namespace {
 
-template <typename Table>
-const Table& Choose(Isa isa, const Table& scalar_table, const Table& avx2_table,
-                    const Table& avx512_table) {
-  switch (isa) {
-    case Isa::kAvx512:
-      return avx512_table;
-    case Isa::kAvx2:
-      return avx2_table;
-    default:
-      return scalar_table;
-  }
-}
-
-const HalfKernelTable& HalfKernels(Isa isa) {
-  return Choose(isa, scalar::kHalfKernelTable, avx2::kHalfKernelTable, avx512::kHalfKernelTable);
+const IsaTables& TablesOf(Isa isa) {
+  static constexpr const IsaTables* kByIsa[] = {
+#define FUSED_RNN_ISA_ENTRY(name, base, flags, features) &name::kTables,
+#include "base/isas.def"
+  };
+  return *kByIsa[static_cast<int>(isa)];
 }
 
 }  // namespace
 
 template <>
 const KernelTable<float>& Kernels<float>(Isa isa) {
-  return Choose(isa, scalar::kKernelTableFloat, avx2::kKernelTableFloat, avx512::kKernelTableFloat);
+  return TablesOf(isa).f32;
 }
 template <>
 const KernelTable<double>& Kernels<double>(Isa isa) {
-  return Choose(isa, scalar::kKernelTableDouble, avx2::kKernelTableDouble,
-                avx512::kKernelTableDouble);
+  return TablesOf(isa).f64;
 }
 
 template <>
@@ -42,20 +32,20 @@ const PanelKernels<double, double>& Panels<double, double>(Isa isa) {
 }
 template <>
 const PanelKernels<float, Float16>& Panels<float, Float16>(Isa isa) {
-  return HalfKernels(isa).f16_panels;
+  return TablesOf(isa).half.f16_panels;
 }
 template <>
 const PanelKernels<float, BFloat16>& Panels<float, BFloat16>(Isa isa) {
-  return HalfKernels(isa).bf16_panels;
+  return TablesOf(isa).half.bf16_panels;
 }
 
 template <>
 const ConvertKernels<Float16>& Converters<Float16>(Isa isa) {
-  return HalfKernels(isa).f16;
+  return TablesOf(isa).half.f16;
 }
 template <>
 const ConvertKernels<BFloat16>& Converters<BFloat16>(Isa isa) {
-  return HalfKernels(isa).bf16;
+  return TablesOf(isa).half.bf16;
 }
 
 }  // namespace fused_rnn

@@ -94,17 +94,19 @@ const PanelKernels<Real, Weight>& Panels(Isa isa);
 template <typename Half>
 const ConvertKernels<Half>& Converters(Isa isa);
 
+// All tables of an instruction set.
+struct IsaTables {
+  KernelTable<float> f32;
+  KernelTable<double> f64;
+  HalfKernelTable half;
+};
+
 // The tables themselves, one per build of kernels.cc.
-#define FUSED_RNN_DECLARE_TABLES(isa)                  \
-  namespace isa {                                      \
-  extern const KernelTable<float> kKernelTableFloat;   \
-  extern const KernelTable<double> kKernelTableDouble; \
-  extern const HalfKernelTable kHalfKernelTable;       \
+#define FUSED_RNN_ISA_ENTRY(name, base, flags, features) \
+  namespace name {                                       \
+  extern const IsaTables kTables;                        \
   }
-FUSED_RNN_DECLARE_TABLES(scalar)
-FUSED_RNN_DECLARE_TABLES(avx2)
-FUSED_RNN_DECLARE_TABLES(avx512)
-#undef FUSED_RNN_DECLARE_TABLES
+#include "base/isas.def"
 
 }  // namespace fused_rnn
 

@@ -1,7 +1,7 @@
 // All kernels for one instruction set. The build compiles this file once per set, with
-// FUSED_RNN_ISA naming it (scalar, avx2, avx512) and the matching compiler flags. Everything is in
-// a namespace of that name and nothing from the standard library is instantiated here: an inline
-// function compiled with AVX-512 could otherwise be the copy that the linker keeps for all.
+// FUSED_RNN_ISA naming it and the flags of its entry in base/isas.def. Everything is in a namespace
+// of that name and nothing from the standard library is instantiated here: an inline function
+// compiled with AVX-512 could otherwise be the copy that the linker keeps for all.
 #include "kernels/kernel_table.h"
 
 // False alarms inside GCC's own intrinsics, whose "undefined" operands are never read (GCC bug
@@ -48,13 +48,15 @@ constexpr KernelTable<Real> MakeTable() {
 
 }  // namespace
 
-const KernelTable<float> kKernelTableFloat = MakeTable<float>();
-const KernelTable<double> kKernelTableDouble = MakeTable<double>();
-const HalfKernelTable kHalfKernelTable = {
-    MakePanels<float, Float16>(),
-    MakePanels<float, BFloat16>(),
-    {WidenArray<Float16>, NarrowArray<Float16>},
-    {WidenArray<BFloat16>, NarrowArray<BFloat16>},
+const IsaTables kTables = {
+    MakeTable<float>(),
+    MakeTable<double>(),
+    {
+        MakePanels<float, Float16>(),
+        MakePanels<float, BFloat16>(),
+        {WidenArray<Float16>, NarrowArray<Float16>},
+        {WidenArray<BFloat16>, NarrowArray<BFloat16>},
+    },
 };
 
 }  // namespace FUSED_RNN_ISA

@@ -1,6 +1,8 @@
 // The entry points of rnn.h: checks, plans, and the choice of element type.
 #include "fused_rnn/rnn.h"
 
+#include <string>
+
 #include "base/check.h"
 #include "base/cpu.h"
 #include "base/execution.h"
@@ -126,5 +128,16 @@ const char* IsaName() { return IsaName(ActiveIsa()); }
 int NumThreads() { return ActiveThreads(); }
 
 void SetNumThreads(int threads) { SetActiveThreads(threads); }
+
+const char* SupportedIsaNames() {
+  static const std::string names = [] {
+    std::string joined;
+    for (Isa isa : kIsas) {
+      if (IsSupported(isa)) joined += std::string(joined.empty() ? "" : " ") + IsaName(isa);
+    }
+    return joined;
+  }();
+  return names.c_str();
+}
 
 }  // namespace fused_rnn

@@ -1,5 +1,5 @@
 // The choice of the instruction set, against what Linux knows of the processor. Prints the
-// extensions that each set needs, which tools/check_instructions.py reads.
+// extensions that each set may use, which tools/check_instructions.py reads.
 #include "base/cpu.h"
 
 #include <algorithm>
@@ -37,21 +37,28 @@ std::string FlagOf(std::string feature) {
   return feature;
 }
 
+// Those of its bases included.
+std::string AllFeatures(Isa isa) {
+  return (BaseOf(isa) == isa ? "" : AllFeatures(BaseOf(isa))) + RequiredFeatures(isa);
+}
+
 bool HasAll(const std::vector<std::string>& flags, Isa isa) {
-  std::istringstream text(RequiredFeatures(isa));
+  std::istringstream text(AllFeatures(isa));
   for (const std::string& feature : Words(text)) {
     if (std::find(flags.begin(), flags.end(), FlagOf(feature)) == flags.end()) return false;
   }
   return true;
 }
 
-void DetectedIsTheBestThatHasAll() {
+void TestSupport() {
   const std::vector<std::string> flags = ProcessorFlags();
   CHECK(!flags.empty());
-  Isa best = Isa::kScalar;
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
-    if (!HasAll(flags, isa)) break;
-    best = isa;
+  Isa best = kIsas[0];
+  for (Isa isa : kIsas) {
+    Scope scope("isa %s", IsaName(isa));
+    CHECK(BaseOf(isa) == isa ? isa == kIsas[0] : BaseOf(isa) < isa);
+    CHECK_EQ(IsSupported(isa), HasAll(flags, isa));
+    if (IsSupported(isa)) best = isa;
   }
   CHECK(DetectedIsa() == best);
 }
@@ -60,10 +67,8 @@ void DetectedIsTheBestThatHasAll() {
 }  // namespace fused_rnn
 
 int main() {
-  using fused_rnn::Isa;
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
-    std::printf("%s: %s\n", IsaName(isa), RequiredFeatures(isa));
-  }
-  fused_rnn::DetectedIsTheBestThatHasAll();
-  return fused_rnn::TestResult();
+  using namespace fused_rnn;
+  for (Isa isa : kIsas) std::printf("%s: %s\n", IsaName(isa), AllFeatures(isa).c_str());
+  TestSupport();
+  return TestResult();
 }

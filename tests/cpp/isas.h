@@ -11,8 +11,8 @@ namespace fused_rnn {
 // body() with each instruction set of this CPU active, the best one last, which stays.
 template <typename Body>
 void ForEachIsa(const Body& body) {
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa > DetectedIsa()) break;
+  for (Isa isa : kIsas) {
+    if (!IsSupported(isa)) continue;
     OverrideActiveIsa(isa);
     Scope scope("isa %s", IsaName(isa));
     body();
