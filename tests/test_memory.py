@@ -21,6 +21,7 @@ def memory():
     mx.nd.waitall()
     gc.collect()
     mx.nd.waitall()
+    fused_rnn.release_memory()  # packed weights, which do not belong to a state
     return fused_rnn.memory()
 
 

@@ -44,7 +44,7 @@ LAYERS = {
         STANDARD + r"|(omp|pthread|sys/mman|unistd)\.h",
     ),
     # Like a user's code, but for the text of errors.
-    "src/session": Layer(r"session/.+|base/check\.h|" + PUBLIC, STANDARD),
+    "src/session": Layer(r"session/.+|base/check\.h|" + PUBLIC, STANDARD + r"|pthread\.h"),
     # Its own headers without a folder: mxnet/ is the framework's.
     "src/mxnet": Layer(
         r"\w+\.h|" + PUBLIC, STANDARD + r"|(mxnet|nnvm|dmlc|mshadow|sys)/.+|[a-z]+\.h"

@@ -175,6 +175,7 @@ class Soak:
         self.faults: list[str] = []
         self._over = threading.Event()
         self._pause = threading.Event()
+        self._routes = ROUTES
         self._workers = workers
         self._waiting = threading.Barrier(workers + 1)
 
@@ -188,7 +189,7 @@ class Soak:
         choice = random.Random(seed)
         try:
             while not self._over.is_set():
-                route = choice.choice(ROUTES)
+                route = choice.choice(self._routes)
                 self.check(route, choice.choice(self.problems))
                 self.counts[route.__name__] += 1
                 if self._pause.is_set():
@@ -210,9 +211,7 @@ class Soak:
         self._waiting.wait()
 
     def fork(self, routes: tuple[Callable, ...], seed: int) -> None:
-        """A child computes in its turn. `routes`: MXNet itself allows a fork of a process whose
-        other threads are in its midst, but not every call in the child.
-        """
+        """A child computes in its turn."""
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
@@ -232,10 +231,21 @@ class Soak:
         if status != 0:
             self.faults.append(f"a child ended with status {status}")
 
+    def fork_twice(self, choice: random.Random) -> None:
+        """While threads compute on NumPy arrays, and while they stand still: a process that forks
+        while other threads are in MXNet may hang, with native operators too.
+        """
+        with self.standstill():
+            mx.nd.waitall()
+            self._routes = NUMPY_ROUTES
+        time.sleep(choice.random() / 10)
+        self.fork(NUMPY_ROUTES, choice.randrange(1 << 30))
+        with self.standstill():
+            self.fork(ROUTES, choice.randrange(1 << 30))
+            self._routes = ROUTES
+
     def run(self, seconds: float) -> None:
-        threads = [
-            threading.Thread(target=self.work, args=(seed,)) for seed in range(self._workers)
-        ]
+        threads = [threading.Thread(target=self.work, args=(s,)) for s in range(self._workers)]
         for thread in threads:
             thread.start()
         choice = random.Random(0)
@@ -251,10 +261,7 @@ class Soak:
                 last = time.monotonic()
                 levels.append((resident(), len(os.listdir("/proc/self/task"))))
                 try:
-                    self.fork(NUMPY_ROUTES, choice.randrange(1 << 30))
-                    with self.standstill():
-                        mx.nd.waitall()
-                        self.fork(ROUTES, choice.randrange(1 << 30))
+                    self.fork_twice(choice)
                 except threading.BrokenBarrierError:
                     break
         self._over.set()

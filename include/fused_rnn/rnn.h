@@ -101,6 +101,11 @@ struct Problem {
 // Size queries throw Error if the problem is not valid or a size does not fit 63 bits.
 FUSED_RNN_API int64_t ParamCount(const Problem& problem);
 
+// Bytes of an element of a tensor.
+constexpr size_t ElementBytes(DType dtype) {
+  return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2;
+}
+
 // Scratch memory of one call, in bytes; its contents are undefined before and after. 64-byte
 // alignment expected. The values hold for the instruction set in use (see `IsaName`), for every
 // number of threads.
@@ -133,6 +138,10 @@ class FUSED_RNN_API PackedWeights {
   size_t bytes_ = 0;
   Buffer memory_{MemoryKind::kWeights};
 };
+
+// Whether a forward that is given no PackedWeights packs all weights for itself; it gives the same
+// bits with a PackedWeights then.
+FUSED_RNN_API bool ForwardPacks(const Problem& problem);
 
 // The arguments of a forward, in the problem's dtype unless their type says more. All pointers are
 // the caller's, before, during and after the call. No output may overlap an input or another

@@ -5,22 +5,10 @@
 
 #include "base/check.h"
 #include "fused_rnn/measure.h"
+#include "session/pack_cache.h"
 
 namespace fused_rnn {
 namespace {
-
-size_t ElementBytes(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return 4;
-    case DType::kFloat64:
-      return 8;
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      break;
-  }
-  return 2;
-}
 
 // Bytes of the tensors of a problem.
 struct TensorBytes {
@@ -31,7 +19,7 @@ struct TensorBytes {
     const size_t S = problem.P > 0 ? problem.P : problem.H;
     x = rows * problem.I * element;
     h = states * S * element;
-    c = problem.mode == Mode::kLstm ? states * problem.H * element : 0;
+    c = HasCellState(problem.mode) ? states * problem.H * element : 0;
     y = rows * problem.D * S * element;
     lengths = problem.variable_length ? problem.N * sizeof(int64_t) : 0;
   }
@@ -94,6 +82,11 @@ void Session::Forward(const Problem& problem, ForwardArgs args, Keep keep,
   const bool hashes = keep != Keep::kNothing;
   // Before the outputs are written: a front end may let them be inputs.
   if (hashes) stamp_.inputs = inputs != nullptr ? *inputs : HashInputs(problem, args);
+  std::shared_ptr<const PackedWeights> packed;
+  if (keep == Keep::kNothing && problem.dropout == 0 && args.packed == nullptr) {
+    packed = FindPackedWeights(problem, args.params, args.interrupt);
+    args.packed = packed.get();
+  }
   stamp_.problem = problem;
   stamp_.dropout_seed = args.dropout_seed;
   // The core drops only where it can note in a reserve what it dropped. Otherwise a forward gives
