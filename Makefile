@@ -26,7 +26,8 @@ READY := .venv/ready
 BUILD := build/dev
 CMAKE := python -m cmake
 CLANG_FORMAT := python -c 'from clang_format import clang_format; clang_format()'
-CXX_SOURCES = find include src tests \( -name '*.cc' -o -name '*.h' \) -print0 | xargs -0
+CXX_SOURCES = find include src tests examples/c \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) \
+  -print0 | xargs -0
 comma := ,
 quote = '$(subst ','\'',$1)'
 

@@ -26,6 +26,7 @@ C_ONLY = r"c(assert|float|limits|stddef|stdint|string)"
 PUBLIC = r"fused_rnn/\w+\.h"
 
 LAYERS = {
+    "include/fused_rnn/fused_rnn_c.h": Layer(r"", r"std(bool|def|int)\.h"),
     "include/fused_rnn/error.h": Layer(r"", STANDARD),
     "include/fused_rnn/measure.h": Layer(r"fused_rnn/error\.h", STANDARD),
     "include/fused_rnn/memory.h": Layer(r"fused_rnn/error\.h", STANDARD),
@@ -45,6 +46,7 @@ LAYERS = {
     ),
     # Like a user's code, but for the text of errors.
     "src/session": Layer(r"session/.+|base/check\.h|" + PUBLIC, STANDARD + r"|pthread\.h"),
+    "src/c": Layer(r"base/check\.h|" + PUBLIC, STANDARD),
     # Its own headers without a folder: mxnet/ is the framework's.
     "src/mxnet": Layer(
         r"\w+\.h|" + PUBLIC, STANDARD + r"|(mxnet|nnvm|dmlc|mshadow|sys)/.+|[a-z]+\.h"
@@ -59,6 +61,7 @@ LAYERS = {
         STANDARD,
     ),
     "tests/cpp": Layer(r".+", r".+"),
+    "examples/c": Layer(r"fused_rnn/fused_rnn_c\.h", r"[a-z]+\.h"),
 }
 # The only files that see a matrix library.
 LIBRARY_FILES = {
@@ -76,9 +79,13 @@ def allowed(path: str, layer: Layer, bracket: str, header: str) -> bool:
 
 def main() -> int:
     breaches = 0
-    sources = [p for top in ("include", "src", "tests") for p in sorted((ROOT / top).rglob("*"))]
+    sources = [
+        p
+        for top in ("include", "src", "tests", "examples")
+        for p in sorted((ROOT / top).rglob("*"))
+    ]
     for source in sources:
-        if source.suffix not in (".cc", ".h"):
+        if source.suffix not in (".c", ".cc", ".h"):
             continue
         path = source.relative_to(ROOT).as_posix()
         layer = next((LAYERS[top] for top in LAYERS if (path + "/").startswith(top + "/")), None)
