@@ -343,3 +343,37 @@ print("right")
 
 def test_lack_of_memory_is_an_error_of_its_kind_and_the_process_goes_on():
     assert "right" in run_code(NO_MEMORY)
+
+
+RESERVES = """
+import os, threading
+import numpy as np
+from fused_rnn import _core
+x, params = np.ones((50, 8, 128), "f"), np.full(4 * 128 * 258, 0.01, "f")
+state = np.zeros((1, 8, 128), "f")
+def forward():
+    *_, reserve = _core.forward("lstm", x, params, state, state, training=True)
+    return reserve
+reserves = [forward() for _ in range(3)]
+same = reserves[2].copy()
+assert reserves[0].nbytes < 4 << 20  # from the C library
+x = np.ones((600, 8, 128), "f")
+reserves += [forward() for _ in range(3)]
+assert reserves[3].nbytes > 4 << 20  # a mapping of its own
+threads = [threading.Thread(target=reserves.pop, args=(i,)) for i in (4, 1)]
+for thread in threads:
+    thread.start()
+    thread.join()
+child = os.fork()
+if child == 0:
+    del reserves[0], reserves[1]
+    assert forward().nbytes == reserves[-1].nbytes
+    os._exit(0 if (reserves[0] == same).all() else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert (reserves[1] == same).all()
+print("right")
+"""
+
+
+def test_a_reserve_may_end_in_any_thread_in_a_forked_process_and_at_exit():
+    assert "right" in run_code(RESERVES)

@@ -190,8 +190,10 @@ fused_rnn_status fused_rnn_reserve_bytes(const fused_rnn_problem* problem, size_
 
 fused_rnn_status fused_rnn_packed_create(const fused_rnn_problem* problem, const void* params,
                                          fused_rnn_packed** packed) {
-  return Guarded(
-      [&] { NotNull("packed", packed) = new fused_rnn_packed{{ProblemOf(problem), params}}; });
+  return Guarded([&] {
+    fused_rnn_packed*& result = NotNull("packed", packed);
+    result = new fused_rnn_packed{{ProblemOf(problem), params}};
+  });
 }
 
 void fused_rnn_packed_destroy(fused_rnn_packed* packed) { delete packed; }
@@ -207,7 +209,10 @@ fused_rnn_status fused_rnn_backward(const fused_rnn_problem* problem,
 }
 
 fused_rnn_status fused_rnn_session_create(fused_rnn_session** session) {
-  return Guarded([&] { NotNull("session", session) = new fused_rnn_session; });
+  return Guarded([&] {
+    fused_rnn_session*& result = NotNull("session", session);
+    result = new fused_rnn_session;
+  });
 }
 
 void fused_rnn_session_destroy(fused_rnn_session* session) { delete session; }
