@@ -11,6 +11,7 @@ import pytest
 from helpers import TESTS, run, run_code
 
 import fused_rnn
+from fused_rnn import weights
 
 DOCS = TESTS.parent / "docs"
 PAGES = [TESTS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -28,7 +29,7 @@ def test_examples_of_a_page(page):
     run_code(examples(page))
 
 
-@pytest.mark.parametrize("module", [fused_rnn.functional, fused_rnn.weights])
+@pytest.mark.parametrize("module", [fused_rnn.functional, weights.layout, weights.torch])
 def test_examples_in_docstrings(module):
     results = doctest.testmod(module, globs={"fused_rnn": fused_rnn, "np": np})
     assert results.attempted and not results.failed

@@ -7,6 +7,8 @@ import inspect
 import operator
 from typing import Any, Callable
 
+from fused_rnn._cells import CELLS
+
 __all__ = ["check_probability", "check_sizes", "take_lengths"]
 
 _MOST = {"num_layers": 1 << 16}  # others: 1 << 28, whose products fit in 64 bits
@@ -47,7 +49,9 @@ def take_lengths(
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         given = bound.arguments
-        if given.get("mode") != "lstm" and given.get("sequence_length") is None:
+        cell = CELLS.get(given.get("mode"))
+        has_cell_state = cell is not None and cell.has_cell_state
+        if not has_cell_state and given.get("sequence_length") is None:
             given["sequence_length"] = given.pop("state_cell", None)
         return function(*bound.args, **bound.kwargs)
 

@@ -11,7 +11,7 @@ from mxnet.gluon import rnn as stock
 from fused_rnn import ndarray as fused_nd
 from fused_rnn import symbol as fused_sym
 from fused_rnn._amp import exact_lengths
-from fused_rnn.gluon.layer import _FusedLayer
+from fused_rnn.gluon.base import FusedLayer
 
 __all__ = ["convert"]
 
@@ -107,7 +107,7 @@ def _convert_block(block: mx.gluon.Block, reverse: bool) -> None:
     elif isinstance(block, _OnFused):
         if reverse:
             block.__class__ = type(block).__bases__[1]
-    elif isinstance(block, stock.rnn_layer._RNNLayer) and not isinstance(block, _FusedLayer):
+    elif isinstance(block, stock.rnn_layer._RNNLayer) and not isinstance(block, FusedLayer):
         kind = type(block)
         if not reverse:
             block.__class__ = type(kind.__name__, (_OnFused, kind), {})

@@ -15,6 +15,7 @@ import numpy as np
 from fused_rnn import _core
 from fused_rnn._arguments import check_sizes
 from fused_rnn._arrays import as_numpy, check_one_dtype
+from fused_rnn._cells import CELLS
 from fused_rnn._recording import Recording
 
 __all__ = ["Gradients", "LSTMOutputs", "Outputs", "gru", "lstm", "rnn"]
@@ -175,7 +176,7 @@ def _run(
     states = (options["num_layers"] * (2 if options["bidirectional"] else 1), x.shape[1])
     if h0 is None:
         h0 = np.zeros((*states, projection or H), x.dtype)
-    if c0 is None and mode == "lstm":
+    if c0 is None and CELLS[mode].has_cell_state:
         c0 = np.zeros((*states, H), x.dtype)
     options["dropout"] = dropout
     inputs = (x, params, h0, c0)

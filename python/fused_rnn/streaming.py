@@ -24,7 +24,7 @@ class Stream:
     Parameters
     ----------
     mode : str
-        "rnn_relu", "rnn_tanh", "lstm" or "gru".
+        As for `fused_rnn.sym.RNN`.
     params : array
         All weights, then all biases, as one vector; float16, float32 or float64. The stream keeps a
         copy: later changes of the array do not reach it.
@@ -110,7 +110,8 @@ class Stream:
         layout, dtype = self._layout, self._params.dtype
         rows = (layout.num_layers, batch_size)
         self._h = np.zeros((*rows, layout.state_size), dtype)
-        self._c = np.zeros((*rows, layout.hidden_size), dtype) if layout.mode == "lstm" else None
+        cells = np.zeros((*rows, layout.hidden_size), dtype)
+        self._c = cells if layout.cell.has_cell_state else None
 
     @classmethod
     def from_layer(cls, layer: mx.gluon.rnn.rnn_layer._RNNLayer, batch_size: int = 1) -> Stream:
@@ -122,15 +123,21 @@ class Stream:
             raise TypeError(f"layer: expected a recurrent layer, found {type(layer).__name__}")
         if layer._dir == 2:
             raise ValueError("layer: expected one direction, found a bidirectional layer")
-        # In the order of the operator: all weights, then all biases.
-        parts = sorted(layer._reg_params.items(), key=lambda item: item[0].endswith("bias"))
-        params = np.concatenate([part.data().asnumpy().ravel() for _, part in parts])
+        arrays = {name: param.data().asnumpy() for name, param in layer._reg_params.items()}
+        sizes = {
+            "hidden_size": layer._hidden_size,
+            "num_layers": layer._num_layers,
+            "projection_size": layer._projection_size or 0,
+        }
+        if "parameters" in arrays:
+            params = arrays["parameters"]
+        else:
+            input_size = arrays["l0_i2h_weight"].shape[1]
+            params = Layout(layer._mode, input_size, **sizes).join(arrays)
         return cls(
             layer._mode,
             params,
-            hidden_size=layer._hidden_size,
-            num_layers=layer._num_layers,
-            projection_size=layer._projection_size or 0,
+            **sizes,
             batch_size=batch_size,
             clip_min=layer._lstm_state_clip_min,
             clip_max=layer._lstm_state_clip_max,

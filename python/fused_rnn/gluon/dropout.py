@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import mxnet as mx
 from mxnet.util import is_np_array
 
 from fused_rnn.gluon.block import Copyable, RecurrentBlock, from_legacy, to_legacy
+from fused_rnn.weights.layout import Layout, part_name
 
 __all__ = ["LockedDropout", "VariationalDropout"]
 
@@ -94,33 +96,40 @@ class VariationalDropout(RecurrentBlock):
         return self.after(result[0]), result[1]
 
 
-def drop_recurrent_weights(
-    F: Any, parameters: Any, rate: float, *, layers: int, directions: int, rows: int, H: int, P: int
-) -> Any:
+def drop_recurrent_weights(F: Any, parameters: Any, rate: float, layout: Layout) -> Any:
     """Dropout on the recurrent matrices within a layer's flat parameter.
 
-    rows is the number of gates times H; P is 0 without a projection. Offsets count from the end,
-    where they do not depend on the input size: a graph may have to do without it.
+    Offsets count from the end, where they do not depend on the input size: a graph may have to do
+    without it.
     """
     parameters = to_legacy(parameters)
-    S = P or H
-    recurrent, projection = rows * S, P * H
-    upper = directions * (rows * directions * S + recurrent + projection)  # above the first layer
-    biases = 2 * rows * directions * layers
+    parts = layout.parts
+
+    def from_end(name: str) -> int:
+        return parts[name].begin - layout.size
+
+    biases = from_end("l0_i2h_bias")
+    projected = "l0_h2r_weight" in parts
+    # Where the recurrent matrix is in the weights of one direction.
+    before = -sum(
+        math.prod(parts[name].shape) for name in ("l0_h2h_weight", "l0_h2r_weight") if name in parts
+    )
+    after = -math.prod(parts["l0_h2r_weight"].shape) if projected else None
     pieces = []
-    for layer in range(layers):
-        end = -(biases + upper * (layers - 1 - layer))
-        weights = F.slice_axis(parameters, axis=0, begin=end - upper if layer else 0, end=end)
-        weights = F.reshape(weights, shape=(directions, -1))
-        before, after = -(recurrent + projection), -projection or None
-        parts = [
+    for l in range(layout.num_layers):
+        begin = from_end(part_name(l, 0, "i2h_weight")) if l else 0
+        above = l + 1 < layout.num_layers
+        end = from_end(part_name(l + 1, 0, "i2h_weight")) if above else biases
+        weights = F.slice_axis(parameters, axis=0, begin=begin, end=end)
+        weights = F.reshape(weights, shape=(layout.directions, -1))
+        sides = [
             F.slice_axis(weights, axis=1, begin=0, end=before),
             F.Dropout(F.slice_axis(weights, axis=1, begin=before, end=after), p=rate),
         ]
-        if projection:
-            parts.append(F.slice_axis(weights, axis=1, begin=after, end=None))
-        pieces.append(F.reshape(F.concat(*parts, dim=1), shape=(-1,)))
-    pieces.append(F.slice_axis(parameters, axis=0, begin=-biases, end=None))
+        if projected:
+            sides.append(F.slice_axis(weights, axis=1, begin=after, end=None))
+        pieces.append(F.reshape(F.concat(*sides, dim=1), shape=(-1,)))
+    pieces.append(F.slice_axis(parameters, axis=0, begin=biases, end=None))
     # The last operator gives the result the shape of the parameters, in both directions: what the
     # recurrent operator expects of it tells theirs.
     result = F._internal._identity_with_attr_like_rhs(F.concat(*pieces, dim=0), parameters)

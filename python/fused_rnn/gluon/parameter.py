@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, NamedTuple
+import dataclasses
+import math
+from typing import Any, Mapping
 
 import mxnet as mx
 from mxnet import autograd
 from mxnet.gluon import Block, Parameter
 from mxnet.gluon.parameter import ParameterDict
 
+from fused_rnn.weights import Layout
+
 __all__ = ["FusedParameter", "PartParameter", "split_params"]
-
-
-class Part(NamedTuple):
-    """A weight or bias of one layer and direction, as mx.gluon.rnn names and shapes it."""
-
-    name: str
-    shape: tuple[int, ...]  # the last size is 0 where it is the unknown input size
-    init: Any  # its own initialiser, or None
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 class FusedParameter(Parameter):
@@ -37,48 +26,48 @@ class FusedParameter(Parameter):
     ----------
     name : str
         Name of the whole; the text before its last "parameters" is the parts' prefix.
-    parts : iterable of Part
-        In the order in which mx.gluon.rnn makes them; so initial values from a seed are the same.
+    layout : Layout
+        What is where in it. Its input size is 0 if that is not known yet.
+    initializers : mapping
+        For each part its own initialiser, or None, in the order in which mx.gluon.rnn makes them;
+        so initial values from a seed are the same.
     **kwargs
         Further arguments of `Parameter`.
     """
 
-    def __init__(self, name: str, parts: Iterable[Part], **kwargs: Any) -> None:
+    def __init__(
+        self, name: str, layout: Layout, initializers: Mapping[str, Any], **kwargs: Any
+    ) -> None:
         prefix = name[: name.rindex("parameters")]
-        self.parts = {part.name: PartParameter(self, prefix + part.name, part) for part in parts}
-        # The operator's order: all weights, then all biases.
-        self._order = sorted(self.parts.values(), key=lambda part: part.spec.name.endswith("bias"))
+        self.parts = {
+            key: PartParameter(self, prefix + key, key, init) for key, init in initializers.items()
+        }
+        self._given = self._layout = layout
         self._waiting: dict[str, mx.nd.NDArray] = {}  # parts that came before the whole was there
-        self._begins: dict[str, int] = {}
         self._views: dict[str, list[mx.nd.NDArray]] = {}
         self._views_of: list[mx.nd.NDArray] | None = None
         super().__init__(name, shape=(0,), allow_deferred_init=True, **kwargs)
-        if all(_size(part.spec.shape) for part in self._order):
-            self.set_input_size(0)
+        if layout.input_size:
+            self.set_input_size(layout.input_size)
 
     def set_input_size(self, input_size: int) -> None:
-        """Makes the shape known; input_size counts only where a part's shape left it open."""
-        size = sum(_size(part.shape_for(input_size)) for part in self._order)
-        self.shape = (size,)
+        """Makes the shape known; input_size counts only if the layout left it open."""
+        known = self._given.input_size or input_size
+        self.shape = (dataclasses.replace(self._given, input_size=known).size,)
 
     @property
-    def input_size(self) -> int:
-        """The size that the parts' shapes leave open; 0 if it is not known, or none is open."""
-        known = sum(_size(part.spec.shape) for part in self._order)
-        rows = sum(part.spec.shape[0] for part in self._order if not _size(part.spec.shape))
-        return (self._shape[0] - known) // rows if rows and self._shape[0] > 0 else 0
+    def layout(self) -> Layout:
+        """What is where; the input size in it is 0 as long as it is not known."""
+        if not self._layout.input_size and self._shape[0] > 0:
+            found = self._layout.input_size_for(self._shape[0])
+            self._layout = dataclasses.replace(self._layout, input_size=found or 0)
+        return self._layout
 
     def window(self, part: PartParameter, whole: mx.nd.NDArray) -> mx.nd.NDArray:
         """The part of an array that holds the whole; shares its memory, and autograd records it."""
-        if not self._begins:
-            begins, begin = {}, 0
-            for each in self._order:
-                begins[each.name] = begin
-                begin += _size(each._shape)
-            self._begins = begins  # at once, for other threads
-        begin, shape = self._begins[part.name], part._shape
+        place = self.layout.parts[part.key]
         flat = whole.as_nd_ndarray()
-        window = flat[begin : begin + _size(shape)].reshape(shape)
+        window = flat[place.begin : place.end].reshape(place.shape)
         return window if flat is whole else window.as_np_ndarray()
 
     def windows(
@@ -97,7 +86,7 @@ class FusedParameter(Parameter):
             return self.windows(part, self._data)
         if self._views_of is not self._data:
             made = {}
-            for each in self._order:
+            for each in self.parts.values():
                 made[each.name] = self.windows(each, self._data)
                 gradients = self.windows(each, self._grad)
                 autograd.mark_variables(made[each.name], gradients, self.grad_req)
@@ -135,7 +124,7 @@ class FusedParameter(Parameter):
         super().initialize(init, ctx, default_init, force_reinit)
         if self._deferred_init:
             for part in self.parts.values():
-                if _size(part._shape) and part.name not in self._waiting:
+                if math.prod(part._shape) and part.name not in self._waiting:
                     self._waiting[part.name] = self._drawn(part)
 
     def _drawn(self, part: PartParameter) -> mx.nd.NDArray:
@@ -156,13 +145,13 @@ class FusedParameter(Parameter):
         return whole
 
     def _finish_deferred_init(self) -> None:
-        if self._deferred_init and self._deferred_init[3] is None and _size(self._shape):
+        if self._deferred_init and self._deferred_init[3] is None and math.prod(self._shape):
             with autograd.pause():
                 self._deferred_init = (*self._deferred_init[:3], self._assemble())
         super()._finish_deferred_init()
 
     def _set_trainer(self, trainer: mx.gluon.Trainer | None) -> None:
-        differing = [part.name for part in self._order if part.differs]
+        differing = [part.name for part in self.parts.values() if part.differs]
         if trainer is not None and differing:
             raise ValueError(
                 f"parts of '{self.name}' have an lr_mult, wd_mult or grad_req of their own "
@@ -187,30 +176,27 @@ class PartParameter(Parameter):
     `split_params`; another Trainer refuses the whole then.
     """
 
-    def __init__(self, whole: FusedParameter, name: str, spec: Part) -> None:
+    def __init__(self, whole: FusedParameter, name: str, key: str, init: Any) -> None:
         self._whole = whole
         self._own: dict[str, Any] = {}  # lr_mult and so on, where they are not those of the whole
         self._trainer = None
         self._var = None
         self.name = name
-        self.spec = spec
-        self.init = spec.init
+        self.key = key  # its name in the layout
+        self.init = init
 
     def __getattr__(self, name: str) -> Any:
         if name == "_whole":  # copy and pickle ask before there is one
             raise AttributeError(name)
         return getattr(self._whole, name)
 
-    def shape_for(self, input_size: int) -> tuple[int, ...]:
-        return tuple(length or input_size for length in self.spec.shape)
-
     @property
     def _shape(self) -> tuple[int, ...]:
-        return self.shape_for(self._whole.input_size)
+        return self._whole.layout.parts[self.key].shape
 
     @_shape.setter
     def _shape(self, shape: tuple[int, ...]) -> None:
-        if not _size(self._shape) and min(shape) > 0:
+        if not math.prod(self._shape) and min(shape) > 0:
             self._whole.set_input_size(shape[-1])
 
     @property

@@ -16,12 +16,6 @@ __all__ = ["OPSET"]
 
 OPSET = 13  # the newest that MXNet's converters of other operators know
 _ZEROS = ("_zeros", "_npi_zeros")
-_NODES = {  # kind, attributes, activations of one direction
-    "lstm": ("LSTM", {}, ("Sigmoid", "Tanh", "Tanh")),
-    "gru": ("GRU", {"linear_before_reset": 1}, ("Sigmoid", "Tanh")),
-    "rnn_tanh": ("RNN", {}, ("Tanh",)),
-    "rnn_relu": ("RNN", {}, ("Relu",)),
-}
 
 
 def _layout(name: str, attrs: Mapping[str, str], params: np.ndarray) -> weights.Layout:
@@ -50,7 +44,7 @@ def _convert_layers(node: Mapping[str, Any], **context: Any) -> tuple[list, tupl
     dtype = entries[0][1].dtype
     params = context["weights"][inputs[1]]
     layout = _layout(name, attrs, params)
-    kind, options, activations = _NODES[layout.mode]
+    cell = layout.cell
     D, H = layout.directions, layout.hidden_size
     nodes = []
 
@@ -77,28 +71,27 @@ def _convert_layers(node: Mapping[str, Any], **context: Any) -> tuple[list, tupl
         part = f"{name}_initial_{position}_{l}"
         return add("Slice", [inputs[position], begins[l], begins[l + 1]], [part])
 
-    states = ["h", "c"] if layout.mode == "lstm" else ["h"]
     below = inputs[0]
     for l, layer in enumerate(weights.to_onnx(layout, params)):
         last = l == layout.num_layers - 1
         arrays = [constant(f"{key}_{l}", array, dtype) for key, array in layer._asdict().items()]
         sides = add(
-            kind,
-            [below, *arrays, lengths, *(initial(2 + k, l) for k in range(len(states)))],
-            [f"{name}_Y_{l}", *(f"{name}_Y_{state}_{l}" for state in states)],
+            cell.onnx.node,
+            [below, *arrays, lengths, *(initial(2 + k, l) for k in range(len(cell.states)))],
+            [f"{name}_Y_{l}", *(f"{name}_Y_{state}_{l}" for state in cell.states)],
             hidden_size=H,
             direction="bidirectional" if D == 2 else "forward",
-            activations=list(activations) * D,
-            **options,
+            activations=list(cell.onnx.activations) * D,
+            **cell.onnx.attributes,
         )
         # [T, D, N, H] to [T, N, D*H]
         swapped = add("Transpose", [sides], [f"{name}_swapped_{l}"], perm=[0, 2, 1, 3])
         below = add("Reshape", [swapped, merged], [name if last else f"{name}_below_{l}"])
     if flag(attrs, "state_outputs"):
-        for k, state in enumerate(states):
+        for k, state in enumerate(cell.states):
             parts = [f"{name}_Y_{state}_{l}" for l in range(layout.num_layers)]
             add("Concat", parts, [f"{name}{k + 1}"], axis=0)
-        return nodes, (dtype,) * (1 + len(states))
+        return nodes, (dtype,) * (1 + len(cell.states))
     return nodes, (dtype,)
 
 
