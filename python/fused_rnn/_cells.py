@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Mapping
 
-__all__ = ["CELLS", "Cell", "Onnx"]
+__all__ = ["CELLS", "CELL_ATTRIBUTE", "Cell", "Onnx", "mode_of", "operator_attributes"]
+
+# MXNet's parser of attributes knows its own modes; it lets names of this form through.
+CELL_ATTRIBUTE = "__fused_rnn_cell__"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,6 +19,7 @@ class Onnx:
     gates: tuple[str, ...]  # of its W, R and B in their order, by our names
     activations: tuple[str, ...]  # of one direction
     attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    peephole: tuple[str, ...] = ()  # gates of its P
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +28,13 @@ class Cell:
 
     gates: tuple[str, ...]  # what the rows of weights and biases are grouped by, in their order
     onnx: Onnx
-    torch: str  # the class of torch.nn
+    torch: str | None  # the class of torch.nn
     has_cell_state: bool = False
     projects: bool = False  # whether h may be projected
     clips: bool = False  # whether the cell state may be clipped
+    # Further parameters, by kind: one number for each of these gates and each unit.
     units: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """Further parameters: one number for each unit and each of these gates, by kind."""
+    native: str | None = None  # the mode of MXNet that this is a variant of
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -54,3 +59,16 @@ CELLS: Mapping[str, Cell] = {
         "GRU",
     ),
 }
+
+
+def operator_attributes(mode: Any) -> dict[str, Any]:
+    """The attributes of the operator that stand for a mode; an unknown mode is left to MXNet."""
+    cell = CELLS.get(mode)
+    if cell is None or cell.native is None:
+        return {"mode": mode}
+    return {"mode": cell.native, CELL_ATTRIBUTE: mode}
+
+
+def mode_of(attributes: Mapping[str, str]) -> str:
+    """The mode that a node's attributes stand for."""
+    return attributes.get(CELL_ATTRIBUTE) or attributes["mode"]

@@ -11,6 +11,7 @@ from mxnet.gluon import rnn as stock
 from fused_rnn import ndarray as fused_nd
 from fused_rnn import symbol as fused_sym
 from fused_rnn._amp import exact_lengths
+from fused_rnn._cells import CELL_ATTRIBUTE
 from fused_rnn.gluon.base import FusedLayer
 
 __all__ = ["convert"]
@@ -34,7 +35,8 @@ def convert(model: Model, reverse: bool = False) -> Model:
         reach: use `fused_rnn.install` for it. Where mx.contrib.amp cast lengths of sequences, which
         float16 does not hold beyond 2048, the casts are taken out.
     reverse : bool
-        Moves FusedRNN to RNN instead. Layers of `fused_rnn.gluon` have no native counterpart and
+        Moves FusedRNN to RNN instead. A cell that MXNet lacks, a peephole LSTM or a GRU that resets
+        before the product, is refused. Layers of `fused_rnn.gluon` have no native counterpart and
         stay: load their parameters into one of mx.gluon.rnn.
 
     Returns
@@ -46,6 +48,8 @@ def convert(model: Model, reverse: bool = False) -> Model:
     ------
     TypeError
         If the model is neither a symbol nor a block.
+    ValueError
+        If reverse meets a cell that MXNet lacks; the message names the node.
 
     Examples
     --------
@@ -58,6 +62,8 @@ def convert(model: Model, reverse: bool = False) -> Model:
     if isinstance(model, mx.sym.Symbol):
         return _converted_symbol(model, reverse)
     if isinstance(model, mx.gluon.Block):
+        if reverse:
+            model.apply(_check_block)  # before any is changed
         model.apply(lambda block: _convert_block(block, reverse))
         return model
     raise TypeError(f"model: expected a Symbol or a Block, found {type(model).__name__}")
@@ -71,12 +77,30 @@ def flag(attrs: Mapping[str, str], name: str, default: bool = False) -> bool:
 def _converted_symbol(symbol: mx.sym.Symbol, reverse: bool) -> mx.sym.Symbol:
     graph = json.loads(symbol.tojson(remove_amp_cast=False))
     if reverse:
+        _check_cells(graph)
         _rename(graph, "FusedRNN", "RNN")
     else:
         _rename(graph, "RNN", "FusedRNN")
         _take_casts_from_lengths(graph)
     converted = mx.sym.load_json(json.dumps(graph, ensure_ascii=False))  # it knows no \u escapes
     return converted.as_np_ndarray() if isinstance(symbol, mx.sym.np._Symbol) else converted
+
+
+def _check_block(block: mx.gluon.Block) -> None:
+    if isinstance(block, mx.gluon.SymbolBlock):
+        _check_cells(json.loads(block._cached_graph[1].tojson()))
+
+
+def _check_cells(graph: dict[str, Any]) -> None:
+    """Raises ValueError for a cell that the native operator lacks."""
+    for node in graph["nodes"]:
+        cell = node.get("attrs", {}).get(CELL_ATTRIBUTE) if node["op"] == "FusedRNN" else None
+        if cell is not None:
+            raise ValueError(
+                f"model: expected cells that MXNet's RNN has, found '{cell}' in '{node['name']}'"
+            )
+        for subgraph in node.get("subgraphs", ()):
+            _check_cells(subgraph)
 
 
 def _rename(graph: dict[str, Any], before: str, after: str) -> None:

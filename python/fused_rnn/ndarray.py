@@ -7,6 +7,8 @@ from typing import Any
 import mxnet as mx
 from mxnet.base import _Null
 
+from fused_rnn._cells import operator_attributes
+
 __all__ = ["RNN"]
 
 
@@ -81,7 +83,7 @@ def RNN(
         state_size=state_size,
         num_layers=num_layers,
         bidirectional=bidirectional,
-        mode=mode,
+        **operator_attributes(mode),
         p=p,
         state_outputs=state_outputs,
         projection_size=projection_size,

@@ -8,6 +8,8 @@ import mxnet as mx
 from mxnet.base import _Null
 from mxnet.name import NameManager
 
+from fused_rnn._cells import operator_attributes
+
 __all__ = ["RNN"]
 
 
@@ -91,7 +93,7 @@ def RNN(
         state_size=state_size,
         num_layers=num_layers,
         bidirectional=bidirectional,
-        mode=mode,
+        **operator_attributes(mode),
         p=p,
         state_outputs=state_outputs,
         projection_size=projection_size,

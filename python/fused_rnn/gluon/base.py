@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -15,6 +15,7 @@ from fused_rnn import ndarray as nd
 from fused_rnn import symbol as sym
 from fused_rnn._amp import exact_lengths
 from fused_rnn._arguments import check_probability, check_sizes
+from fused_rnn._cells import CELLS, operator_attributes
 from fused_rnn.gluon.block import RecurrentBlock, are_arrays
 from fused_rnn.gluon.dropout import drop_recurrent_weights
 from fused_rnn.gluon.parameter import FusedParameter, split_params
@@ -26,7 +27,17 @@ __all__ = ["FusedLayer"]
 class FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
     """What the three layers share; the base supplies the options and the form of the states."""
 
-    def __init__(self, *args: Any, weight_drop: float, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        weight_drop: float,
+        variant: str | None = None,
+        unit_initializers: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """variant is a mode that MXNet lacks, in place of the one that the base gives;
+        unit_initializers are those of its further parameters, by kind.
+        """
         if not 0 <= weight_drop < 1:
             raise ValueError(f"weight_drop: expected a number in [0, 1), found {weight_drop}")
         check_probability("dropout", kwargs["dropout"])
@@ -40,14 +51,7 @@ class FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
         self._weight_drop = weight_drop
         self._initializers: dict[str, Any] = {}
         super().__init__(*args, **kwargs)
-        self.parameters = self._shared_or_new_parameter()
-
-    def _register_param(self, name: str, shape: tuple[int, ...], init: Any, dtype: Any) -> None:
-        """Called by the base for each of its parameters, which are parts of one here."""
-        self._initializers[name] = init
-
-    def _shared_or_new_parameter(self) -> FusedParameter:
-        name = self.params.prefix + "parameters"
+        self._mode = variant or self._mode
         layout = Layout(
             self._mode,
             self._input_size,
@@ -56,6 +60,17 @@ class FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
             self._dir == 2,
             self._projection_size or 0,
         )
+        for name, part in layout.parts.items():
+            if part.kind in layout.cell.units:
+                self._initializers[name] = unit_initializers[part.kind]
+        self.parameters = self._shared_or_new_parameter(layout)
+
+    def _register_param(self, name: str, shape: tuple[int, ...], init: Any, dtype: Any) -> None:
+        """Called by the base for each of its parameters, which are parts of one here."""
+        self._initializers[name] = init
+
+    def _shared_or_new_parameter(self, layout: Layout) -> FusedParameter:
+        name = self.params.prefix + "parameters"
         shared = self.params._get_impl(name)
         if shared is None:
             separate = self.params.prefix + next(iter(self._initializers))
@@ -116,12 +131,20 @@ class FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
 
     def _unfuse(self) -> stock.HybridSequentialRNNCell:
         """A stack of cells that share the parameter."""
+        if CELLS[self._mode].native is not None:
+            raise NotImplementedError(f"_unfuse: mx.gluon.rnn has no cell '{self._mode}'")
         own = self._params
         self._params = split_params(self)  # where the base looks for what the cells shall share
         try:
             return super()._unfuse()
         finally:
             self._params = own
+
+    def __repr__(self) -> str:
+        described = super().__repr__()
+        if CELLS[self._mode].native is None:
+            return described
+        return f"{described[:-1]}, {self._mode})"
 
     def __call__(
         self,
@@ -198,7 +221,7 @@ class FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
             "state_size": self._hidden_size,
             "num_layers": self._num_layers,
             "bidirectional": self._dir == 2,
-            "mode": self._mode,
+            **operator_attributes(self._mode),
             "p": self._dropout or None,
             "projection_size": self._projection_size,
             "lstm_state_clip_min": self._lstm_state_clip_min,

@@ -9,6 +9,7 @@ from mxnet.onnx.mx2onnx._export_onnx import MXNetGraph
 from onnx import helper, numpy_helper
 
 from fused_rnn import weights
+from fused_rnn._cells import mode_of
 from fused_rnn.convert import flag
 from fused_rnn.onnx.graph import LAYERS, RANK
 
@@ -26,7 +27,7 @@ def _layout(name: str, attrs: Mapping[str, str], params: np.ndarray) -> weights.
             raise NotImplementedError(f"'{name}' has {option}, which ONNX's recurrent nodes lack")
     return weights.Layout.of_params(
         params,
-        attrs["mode"],
+        mode_of(attrs),
         int(attrs["state_size"]),
         int(attrs["num_layers"]),
         flag(attrs, "bidirectional"),
@@ -74,10 +75,16 @@ def _convert_layers(node: Mapping[str, Any], **context: Any) -> tuple[list, tupl
     below = inputs[0]
     for l, layer in enumerate(weights.to_onnx(layout, params)):
         last = l == layout.num_layers - 1
-        arrays = [constant(f"{key}_{l}", array, dtype) for key, array in layer._asdict().items()]
+        weight = {
+            key: constant(f"{key}_{l}", array, dtype)
+            for key, array in layer._asdict().items()
+            if array is not None
+        }
+        peephole = [weight.pop("P")] if "P" in weight else []
+        initials = (initial(2 + k, l) for k in range(len(cell.states)))
         sides = add(
             cell.onnx.node,
-            [below, *arrays, lengths, *(initial(2 + k, l) for k in range(len(cell.states)))],
+            [below, *weight.values(), lengths, *initials, *peephole],
             [f"{name}_Y_{l}", *(f"{name}_Y_{state}_{l}" for state in cell.states)],
             hidden_size=H,
             direction="bidirectional" if D == 2 else "forward",

@@ -46,7 +46,8 @@ class Layout:
     The vector holds all weights, then all biases. Within each half layers follow each other, in a
     layer its directions, and in those ``i2h`` (of the input), ``h2h`` (of the previous hidden
     state) and the weight ``h2r`` of a projection. Rows are grouped by gates: i, f, g, o for an
-    lstm; r, z, n for a gru.
+    lstm; r, z, n for a gru. Mode "lstm_peephole" has, after all biases, for each layer and
+    direction the weights [3*H] by which its gates i, f and o see the cell state.
 
     Parameters
     ----------
@@ -186,7 +187,8 @@ class Layout:
         """Shapes of all parts in the order of the vector, under the names of mx.gluon.rnn.
 
         The names are ``l0_i2h_weight``, ``l0_h2h_weight``, ``l0_h2r_weight``, ``l0_i2h_bias`` and
-        ``l0_h2h_bias``, with r for l in the reverse direction and the layer's number for 0.
+        ``l0_h2h_bias``, with r for l in the reverse direction and the layer's number for 0; mode
+        "lstm_peephole" also has ``l0_peephole``.
         """
         return {name: part.shape for name, part in self.parts.items()}
 

@@ -13,11 +13,12 @@ __all__ = ["OnnxLayer", "from_onnx", "to_onnx"]
 
 
 class OnnxLayer(NamedTuple):
-    """Inputs of one ONNX node LSTM, GRU (with linear_before_reset=1) or RNN."""
+    """Inputs of one ONNX node LSTM, GRU or RNN."""
 
     W: np.ndarray  # [D, G*H, I]
     R: np.ndarray  # [D, G*H, H]
     B: np.ndarray  # [D, 2*G*H]: biases of the input, then those of the hidden state
+    P: np.ndarray | None = None  # [D, 3*H]: peepholes in the order i, o, f
 
 
 def _reordered(rows: np.ndarray, before: Sequence[str], after: Sequence[str]) -> np.ndarray:
@@ -39,7 +40,8 @@ def to_onnx(layout: Layout, params: np.ndarray) -> list[OnnxLayer]:
     Returns
     -------
     list of OnnxLayer
-        Gates in ONNX's order: i, o, f, c for an LSTM; z, r, h for a GRU.
+        Gates in ONNX's order: i, o, f, c for an LSTM; z, r, h for a GRU. Its attribute
+        linear_before_reset is 1 in mode "gru" and 0 in "gru_reset_before".
     """
     if layout.projection_size:
         raise ValueError(
@@ -47,9 +49,10 @@ def to_onnx(layout: Layout, params: np.ndarray) -> list[OnnxLayer]:
             f"{layout.projection_size}"
         )
     parts = layout.split(params)
-    ours, theirs = layout.cell.gates, layout.cell.onnx.gates
+    cell = layout.cell
 
-    def stack(l: int, kind: str) -> np.ndarray:
+    def stack(l: int, kind: str, theirs: Sequence[str] = cell.onnx.gates) -> np.ndarray:
+        ours = cell.units.get(kind, cell.gates)
         sides = (parts[part_name(l, d, kind)] for d in range(layout.directions))
         return np.stack([_reordered(side, ours, theirs) for side in sides])
 
@@ -58,6 +61,7 @@ def to_onnx(layout: Layout, params: np.ndarray) -> list[OnnxLayer]:
             stack(l, "i2h_weight"),
             stack(l, "h2h_weight"),
             np.concatenate([stack(l, "i2h_bias"), stack(l, "h2h_bias")], axis=1),
+            stack(l, "peephole", cell.onnx.peephole) if cell.onnx.peephole else None,
         )
         for l in range(layout.num_layers)
     ]
@@ -68,10 +72,12 @@ def from_onnx(layers: Sequence[Sequence[Any]], mode: str) -> tuple[Layout, np.nd
 
     Parameters
     ----------
-    layers : sequence of (W, R, B)
-        For each layer; W [D, G*H, I], R [D, G*H, H], B [D, 2*G*H] or None for zeros.
+    layers : sequence of (W, R, B) or (W, R, B, P)
+        For each layer; W [D, G*H, I], R [D, G*H, H], B [D, 2*G*H] or None for zeros, and in mode
+        "lstm_peephole" P [D, 3*H] or None for zeros.
     mode : str
-        As for `fused_rnn.sym.RNN`; "gru" is of nodes with linear_before_reset=1.
+        As for `fused_rnn.sym.RNN`; "gru" is of nodes with linear_before_reset=1,
+        "gru_reset_before" of those with 0, ONNX's default.
 
     Returns
     -------
@@ -89,8 +95,8 @@ def from_onnx(layers: Sequence[Sequence[Any]], mode: str) -> tuple[Layout, np.nd
         raise ValueError("layers: expected at least one, found none")
     layers = [
         [
-            None if part is None and name == "B" else as_numpy(f"layers[{l}].{name}", part)
-            for name, part in zip("WRB", layer)
+            None if part is None and name in "BP" else as_numpy(f"layers[{l}].{name}", part)
+            for name, part in zip("WRBP", (*layer, None)[:4])
         ]
         for l, layer in enumerate(layers)
     ]
@@ -102,17 +108,24 @@ def from_onnx(layers: Sequence[Sequence[Any]], mode: str) -> tuple[Layout, np.nd
         )
     layout = Layout(mode, W.shape[2], R.shape[2], len(layers), W.shape[0] == 2)
     D, rows = layout.directions, layout.gates * layout.hidden_size
-    ours, theirs = layout.cell.gates, layout.cell.onnx.gates
+    cell = layout.cell
     parts = {}
-    for l, (W, R, B) in enumerate(layers):
+    for l, (W, R, B, P) in enumerate(layers):
+        if P is not None and not cell.onnx.peephole:
+            raise ValueError(f"layers[{l}].P: expected none in mode '{mode}', found {P.shape}")
         B = np.zeros((D, 2 * rows), W.dtype) if B is None else B
         if B.shape != (D, 2 * rows):
             raise ValueError(f"layers[{l}].B: expected shape {(D, 2 * rows)}, found {B.shape}")
         sides = {"i2h_weight": W, "h2h_weight": R, "i2h_bias": B[:, :rows], "h2h_bias": B[:, rows:]}
+        if cell.onnx.peephole:
+            width = len(cell.onnx.peephole) * layout.hidden_size
+            sides["peephole"] = np.zeros((D, width), W.dtype) if P is None else P
         for kind, side in sides.items():
+            ours = cell.units.get(kind, cell.gates)
+            theirs = cell.onnx.peephole if kind == "peephole" else cell.onnx.gates
             shape = (D, *layout.shapes()[part_name(l, 0, kind)])
             if side.shape != shape:
-                name = "W" if kind == "i2h_weight" else "R"
+                name = {"i2h_weight": "W", "h2h_weight": "R"}.get(kind, "P")
                 raise ValueError(
                     f"layers[{l}].{name}: expected shape {shape} in mode '{mode}', "
                     f"found {side.shape}"

@@ -21,6 +21,12 @@ _TORCH_PARTS = {
 }
 
 
+def _check_mode(name: str, mode: str) -> None:
+    if mode in CELLS and CELLS[mode].torch is None:
+        known = ", ".join(mode for mode, cell in CELLS.items() if cell.torch is not None)
+        raise ValueError(f"{name}: expected a mode that torch.nn has ({known}), found '{mode}'")
+
+
 def _torch_name(part: Part) -> str:
     return f"{_TORCH_PARTS[part.kind]}_l{part.layer}{'_reverse' * part.direction}"
 
@@ -42,6 +48,11 @@ def to_torch(layout: Layout, params: np.ndarray) -> dict[str, np.ndarray]:
     dict
         Arrays that share the memory of params.
 
+    Raises
+    ------
+    ValueError
+        For a mode that PyTorch lacks, and params of another size.
+
     Examples
     --------
     >>> layout = fused_rnn.weights.Layout("gru", input_size=3, hidden_size=4)
@@ -49,6 +60,7 @@ def to_torch(layout: Layout, params: np.ndarray) -> dict[str, np.ndarray]:
     >>> list(arrays)
     ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
+    _check_mode("layout", layout.mode)
     arrays = layout.split(params)
     return {_torch_name(part): arrays[name] for name, part in layout.parts.items()}
 
@@ -79,8 +91,9 @@ def from_torch(
     Raises
     ------
     ValueError
-        If the dictionary does not fit the mode.
+        If the dictionary does not fit the mode, or PyTorch lacks that.
     """
+    _check_mode("mode", mode)
     found = {
         name[len(prefix) :]: as_numpy(f"state_dict['{name}']", value)
         for name, value in state_dict.items()
