@@ -74,7 +74,7 @@ def make(
 
     bound = min(0.5, H**-0.5)
     states = (L * D, N)
-    lstm = mode == "lstm"
+    lstm = mode in reference.LSTMS
     return Problem(
         shape,
         x=normal(T, N, I),
@@ -193,12 +193,14 @@ def operator_attributes(problem: Problem, **extra) -> dict[str, Any]:
     """
     shape, options = problem.shape, problem.options
     result: dict[str, Any] = {
-        "mode": shape.mode,
+        "mode": reference.VARIANTS.get(shape.mode, shape.mode),
         "state_size": shape.H,
         "num_layers": shape.L,
         "bidirectional": shape.D == 2,
         "state_outputs": True,
     }
+    if shape.mode in reference.VARIANTS:
+        result["__fused_rnn_cell__"] = shape.mode
     if shape.P:
         result["projection_size"] = shape.P
     if options.get("lengths") is not None:
@@ -208,6 +210,16 @@ def operator_attributes(problem: Problem, **extra) -> dict[str, Any]:
         result["lstm_state_clip_nan"] = options.get("clip_nan", False)
     result.update(extra)
     return result
+
+
+def gluon_class(mode: str) -> tuple[str, dict[str, Any]]:
+    """The name of a mode's layer in fused_rnn.gluon, and the options that make it."""
+    if mode == "lstm_peephole":
+        return "LSTM", {"peephole": True, "peephole_initializer": None}
+    if mode == "gru_reset_before":
+        return "GRU", {"reset_after": False}
+    kind, _, activation = mode.partition("_")
+    return kind.upper(), {"activation": activation} if activation else {}
 
 
 def nd(value: np.ndarray, dtype="float64"):

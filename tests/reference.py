@@ -17,8 +17,11 @@ from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
 
-GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
-MODES = tuple(GATES)
+MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")  # what the native operator has
+VARIANTS = {"lstm_peephole": "lstm", "gru_reset_before": "gru"}  # what it lacks, and its nearest
+GATES = dict(zip(MODES, (1, 1, 4, 3)), lstm_peephole=4, gru_reset_before=3)
+CELLS = tuple(GATES)  # what the product has
+LSTMS = ("lstm", "lstm_peephole")  # those with a cell state, which may be projected and clipped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Shape:
         for l, d in self.cells():
             result.append((l, d, "bW", (rows,)))
             result.append((l, d, "bR", (rows,)))
+        if self.mode == "lstm_peephole":
+            result += [(l, d, "p", (3 * self.H,)) for l, d in self.cells()]
         return result
 
     @property
@@ -136,8 +141,17 @@ def _step(shape, w, x, h, c, options):
         b_n = b[..., 2 * H :]
         n = np.tanh(a[..., 2 * H :] + r * b_n)
         return (1 - z) * n + z * h, None, (x, h, r, z, n, b_n)
-    i, f, o = (sigmoid((a + b)[..., k * H : (k + 1) * H]) for k in (0, 1, 3))
-    g = np.tanh((a + b)[..., 2 * H : 3 * H])
+    if shape.mode == "gru_reset_before":
+        r = sigmoid(a[..., :H] + b[..., :H])
+        z = sigmoid(a[..., H : 2 * H] + b[..., H : 2 * H])
+        b_n = _times(w["R"][..., 2 * H :, :], r * h) + w["bR"][..., 2 * H :]
+        n = np.tanh(a[..., 2 * H :] + b_n)
+        return (1 - z) * n + z * h, None, (x, h, r, z, n)
+    i, f, g, o = ((a + b)[..., k * H : (k + 1) * H] for k in range(4))
+    if shape.mode == "lstm_peephole":
+        p_i, p_f, p_o = (w["p"][..., k * H : (k + 1) * H] for k in range(3))
+        i, f = i + p_i * c, f + p_f * c
+    i, f, g = sigmoid(i), sigmoid(f), np.tanh(g)
     raw = f * c + i * g
     new_c = raw
     inside = np.ones(raw.shape)
@@ -148,6 +162,9 @@ def _step(shape, w, x, h, c, options):
         if options.clip_nan:
             inside = np.where(np.isnan(raw), 0.0, inside)
             new_c = np.where(np.isnan(raw), low, new_c)
+    if shape.mode == "lstm_peephole":
+        o = o + p_o * new_c
+    o = sigmoid(o)
     full = o * np.tanh(new_c)
     out = _times(w["Wp"], full) if shape.P else full
     return out, new_c, (x, h, c, i, f, g, o, new_c, inside, full)
@@ -165,8 +182,7 @@ def _lengths(shape: Shape, options: Options) -> list[int]:
 
 
 def _cell_weights(shape: Shape, weights: Weights, l: int, d: int) -> dict[str, np.ndarray]:
-    names = ("W", "R", "bW", "bR") + (("Wp",) if shape.P else ())
-    return {name: weights[l, d, name] for name in names}
+    return {name: part for (layer, side, name), part in weights.items() if (layer, side) == (l, d)}
 
 
 def _run(shape: Shape, x, params, h0, c0, options: Options):
@@ -226,23 +242,41 @@ def _step_backward(shape, w, saved, dh, dc):
         dh_before = dh * z
         dc_before = None
         grads = {}
+    elif shape.mode == "gru_reset_before":
+        x, h, r, z, n = saved
+        H = shape.H
+        dn = dh * (1 - z) * (1 - n * n)
+        dz = dh * (h - n) * z * (1 - z)
+        drh = w["R"][2 * H :].T @ dn
+        dr = drh * h * r * (1 - r)
+        da = db = np.concatenate([dr, dz, dn])
+        dgates = np.concatenate([dr, dz])
+        grads = {
+            "W": np.outer(da, x),
+            "R": np.concatenate([np.outer(dgates, h), np.outer(dn, r * h)]),
+            "bW": da,
+            "bR": db,
+        }
+        return w["W"].T @ da, dh * z + drh * r + w["R"][: 2 * H].T @ dgates, None, grads
     else:
         x, h, c, i, f, g, o, new_c, inside, full = saved
         grads = {"Wp": np.outer(dh, full)} if shape.P else {}
         dfull = w["Wp"].T @ dh if shape.P else dh
         tanh_c = np.tanh(new_c)
-        draw = (dc + dfull * o * (1 - tanh_c**2)) * inside
-        da = np.concatenate(
-            [
-                draw * g * i * (1 - i),
-                draw * c * f * (1 - f),
-                draw * i * (1 - g * g),
-                dfull * tanh_c * o * (1 - o),
-            ]
-        )
+        do = dfull * tanh_c * o * (1 - o)
+        dnew_c = dc + dfull * o * (1 - tanh_c**2)
+        if shape.mode == "lstm_peephole":
+            p_i, p_f, p_o = np.split(w["p"], 3)
+            dnew_c = dnew_c + do * p_o
+        draw = dnew_c * inside
+        di, df = draw * g * i * (1 - i), draw * c * f * (1 - f)
+        da = np.concatenate([di, df, draw * i * (1 - g * g), do])
         db = da
         dh_before = np.zeros(shape.S)
         dc_before = draw * f
+        if shape.mode == "lstm_peephole":
+            dc_before = dc_before + di * p_i + df * p_f
+            grads["p"] = np.concatenate([di * c, df * c, do * new_c])
     grads.update(W=np.outer(da, x), R=np.outer(db, h), bW=da, bR=db)
     return w["W"].T @ da, dh_before + w["R"].T @ db, dc_before, grads
 

@@ -13,7 +13,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 from helpers import check, check_gradients, make, operator_attributes, operator_inputs
-from reference import MODES
+from reference import CELLS
 from test_dropout import operator_masks
 from test_hybridize import HYBRID, layer
 
@@ -79,7 +79,7 @@ def expect(gradients, problem):
 
 
 @pytest.mark.parametrize("T", [1, 6])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_inputs_changed_through_numpy(mode, T, recompute):
     before = make(mode, T=T, L=2, D=2, dtype=DTYPE)
     for which in range(len(before.inputs)):
@@ -89,7 +89,7 @@ def test_inputs_changed_through_numpy(mode, T, recompute):
         expect(recording.backward(), after)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_inputs_changed_through_mxnet(mode, recompute):
     before = make(mode, T=6, L=2, D=2, dtype=DTYPE)
     for which in range(len(before.inputs)):
@@ -113,7 +113,7 @@ def through_numpy(y, new):
 
 @pytest.mark.parametrize("p", [0.0, 0.5])
 @pytest.mark.parametrize("change", [through_mxnet, through_numpy])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_output_changed(mode, change, p, recompute):
     """The gradient is the forward's, with dropout too; so is that of a second backward."""
     problem = make(mode, T=6, L=2, D=2, dtype=DTYPE)
@@ -127,7 +127,7 @@ def test_output_changed(mode, change, p, recompute):
         expect(recording.backward(retain_graph=k == 1), expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_everything_changed(mode, recompute):
     """Between two backwards, too."""
     before = make(mode, T=6, L=2, D=2, dtype=DTYPE)

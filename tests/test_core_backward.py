@@ -17,7 +17,7 @@ from helpers import (
     core_gradients,
     make,
 )
-from reference import MODES, Gradients
+from reference import CELLS, LSTMS, Gradients
 
 DTYPES = ("float64", "float32")
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)
@@ -26,7 +26,7 @@ NAMES = ("dx", "dparams", "dh0", "dc0")
 
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [1, 2, 3, 4])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_gradients_are_central_differences(mode, L, D):
     for sizes in ({"I": 3, "H": 4}, {"T": 3, "I": 4, "H": 5}):
         problem = make(mode, L=L, D=D, **sizes)
@@ -39,7 +39,7 @@ def test_gradients_are_central_differences(mode, L, D):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [1, 2, 3])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_gradients(mode, L, D, dtype):
     for I, H in ((10, 5), (5, 10), (6, 6)):
         problem = make(mode, I=I, H=H, L=L, D=D, dtype=dtype)
@@ -48,7 +48,7 @@ def test_gradients(mode, L, D, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("H", SIZES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_sizes(mode, H, dtype):
     for N in SIZES:
         problem = make(mode, T=2, N=N, I=H % 5 + 1, H=H, dtype=dtype)
@@ -56,14 +56,14 @@ def test_sizes(mode, H, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_every_size_one_or_two(mode, dtype):
     for T, N, I, H in np.ndindex(2, 2, 2, 2):
         problem = make(mode, T + 1, N + 1, I + 1, H + 1, L=2, D=2, dtype=dtype)
         check_gradients(core_gradients(problem, dtype), problem.gradients(), problem.shape, dtype)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_long_sequences_of_one_unit(mode):
     problem = make(mode, T=1024, N=4, I=4, H=1)
     expected = problem.gradients()
@@ -73,7 +73,7 @@ def test_long_sequences_of_one_unit(mode):
 
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [2, 3])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_bias_gradients_reach_every_layer(mode, L, D):
     problem = make(mode, T=3, I=4, H=5, L=L, D=D)
     parts = reference.unpack(problem.shape, core_gradients(problem)[1])
@@ -103,17 +103,17 @@ def test_gru_uses_the_gates_and_not_their_inputs():
 HEADS = ("dy", "dhN", "dcN")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_missing_head_gradients_are_zero(mode):
     problem = make(mode, L=2, D=2)
-    heads = HEADS if mode == "lstm" else HEADS[:2]
+    heads = HEADS if mode in LSTMS else HEADS[:2]
     for count in range(len(heads)):
         for given in itertools.combinations(heads, count):
             partial = problem.replace(**{name: None for name in HEADS if name not in given})
             check_gradients(core_gradients(partial), partial.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_head_gradient_of_one_direction(mode):
     for unused in (slice(0, 4), slice(4, 8)):
         problem = make(mode, L=2, D=2)
@@ -123,13 +123,13 @@ def test_head_gradient_of_one_direction(mode):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_every_mix_of_requests(mode, dtype):
     """null leaves an array untouched, write overwrites it, add adds to it."""
     problem = make(mode, L=2, D=2, dtype=dtype)
     y, _, _, reserve = core_forward(problem, dtype, training=True)
     expected = problem.gradients()
-    names = NAMES if mode == "lstm" else NAMES[:3]
+    names = NAMES if mode in LSTMS else NAMES[:3]
     for requests in itertools.product(("null", "write", "add"), repeat=len(names)):
         given = {name: np.full(getattr(expected, name).shape, 7, dtype) for name in names}
         reqs = {f"{name}_req": request for name, request in zip(names, requests)}
@@ -144,7 +144,7 @@ def test_every_mix_of_requests(mode, dtype):
             check(returned, target, problem.shape, dtype, gradient=True, what=f"{name} {requests}")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_backward_runs_again_on_the_same_reserve(mode):
     problem = make(mode, L=3, D=2)
     y, _, _, reserve = core_forward(problem, training=True)
@@ -168,7 +168,7 @@ def test_backward_allocates_what_is_not_given():
     check_gradients((dx, dparams, dh0, None), problem.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_precisions_alternate_in_one_process(mode):
     for dtype in DTYPES * 2:
         problem = make(mode, L=2, D=2, dtype=dtype)

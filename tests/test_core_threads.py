@@ -15,7 +15,7 @@ from helpers import (
     make,
     run_code,
 )
-from reference import MODES
+from reference import CELLS
 
 from fused_rnn import _core
 
@@ -30,7 +30,7 @@ def default_threads():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_number_of_threads(mode, dtype):
     problem = make(mode, **SIZES, dtype=dtype)
     outputs, gradients = problem.outputs(), problem.gradients()
@@ -47,7 +47,9 @@ from fused_rnn import _core
 from helpers import check_gradients, check_outputs, make, operator_gradients
 
 assert _core.num_threads() == 16
-for mode, T in (("rnn_relu", 16), ("rnn_tanh", 16), ("lstm", 5), ("gru", 6)):
+steps = {"rnn_relu": 16, "rnn_tanh": 16, "lstm": 5, "gru": 6}
+steps.update(lstm_peephole=5, gru_reset_before=6)
+for mode, T in steps.items():
     for D in (1, 2):
         problem = make(mode, T=T, N=12, I=40, H=512, D=D, lengths=[*range(T - 3, T + 1)] * 3)
         outputs, gradients = operator_gradients(problem, "float32")
@@ -76,7 +78,7 @@ def test_threads_may_change_between_forward_and_backward(threads):
     check_gradients(core_backward(problem, y, reserve), problem.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_a_repeated_call_gives_the_same_bits(mode):
     for dtype in ("float64", "float32"):
         problem = make(mode, **SIZES, dtype=dtype)
@@ -98,7 +100,7 @@ def test_default_number_of_threads_is_restored_by_zero():
 
 def test_callers_on_several_threads():
     """Concurrent calls with shapes and modes of their own; none sees another's buffers."""
-    problems = [make(mode, T=6, N=5 + k, I=9, H=30 + k, L=2, D=2) for k, mode in enumerate(MODES)]
+    problems = [make(mode, T=6, N=5 + k, I=9, H=30 + k, L=2, D=2) for k, mode in enumerate(CELLS)]
     expected = [(problem.outputs(), problem.gradients()) for problem in problems]
 
     def repeat(k: int) -> None:

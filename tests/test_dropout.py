@@ -19,7 +19,7 @@ from helpers import (
     operator_inputs,
     run_code,
 )
-from reference import MODES, Gradients, Shape
+from reference import CELLS, LSTMS, Gradients, Shape
 from test_hybridize import HYBRID, layer, step
 
 from fused_rnn import _core
@@ -71,7 +71,7 @@ def test_share_scale_and_independence(p):
 
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [2, 3])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_core_uses_one_mask_forward_and_backward(mode, L, D):
     for dtype in ("float64", "float32"):
         problem = make(mode, H=5, L=L, D=D, dtype=dtype)
@@ -85,7 +85,7 @@ def test_core_uses_one_mask_forward_and_backward(mode, L, D):
         check_gradients(gradients, expected.gradients(), problem.shape, dtype)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_gradients_are_central_differences(mode):
     problem = make(mode, L=2, D=2)
     found = core_masks(problem.shape, 0.5, seed=5)
@@ -98,7 +98,7 @@ def test_gradients_are_central_differences(mode):
 
 
 @pytest.mark.parametrize("D", [1, 2])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_operator_in_training(mode, D):
     problem = make(mode, L=3, D=D)
     found = operator_masks(problem.shape, 0.5, seed=11)
@@ -109,9 +109,9 @@ def test_operator_in_training(mode, D):
     check_gradients(gradients, expected.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_with_lengths_and_projection(mode):
-    P = 2 if mode == "lstm" else 0
+    P = 2 if mode in LSTMS else 0
     problem = make(mode, N=3, L=3, D=2, P=P, lengths=[5, 2, 0])
     found = core_masks(problem.shape, 0.4, seed=2)
     expected = problem.replace(options={**problem.options, "masks": found})
@@ -122,7 +122,7 @@ def test_with_lengths_and_projection(mode):
     check_gradients(gradients, expected.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_prediction_drops_nothing(mode):
     problem = make(mode, L=2, D=2)
     expected = problem.outputs()
@@ -130,7 +130,7 @@ def test_prediction_drops_nothing(mode):
     check_outputs(core_forward(problem, dropout=0.5), expected, problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_gradients_of_a_predict_mode_forward_drop_nothing(mode):
     """A gradient may be wanted without training: recorded with train_mode=False, or bound and run
     so.
@@ -198,7 +198,7 @@ def test_seeds():
     assert not np.array_equal(trained(problem, seed=2), first)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_masks_do_not_depend_on_threads(mode):
     shape = Shape(mode, T=9, N=7, I=1, H=33, L=3, D=2)
     try:
@@ -256,7 +256,7 @@ def test_the_states_are_those_before_dropout():
 
 
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_blocks(mode, how):
     """Each training step draws anew, in a reused state too, and its backward uses what it drew."""
     problem = make(mode, L=2, D=2)

@@ -21,7 +21,7 @@ from helpers import (
     operator_inputs,
     run_tests,
 )
-from reference import MODES
+from reference import CELLS, LSTMS
 
 from fused_rnn import _core
 
@@ -29,7 +29,7 @@ EMPTY = {"no steps": {"T": 0}, "no samples": {"N": 0}, "neither": {"T": 0, "N": 
 
 
 @pytest.mark.parametrize("case", EMPTY)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_empty_sequences_and_batches(mode, case):
     problem = make(mode, L=2, D=2, **EMPTY[case])
     check_outputs(core_forward(problem), problem.outputs(), problem.shape)
@@ -40,17 +40,17 @@ def test_empty_sequences_and_batches(mode, case):
     check_gradients(gradients, problem.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_no_steps_hand_the_states_on(mode):
     problem = make(mode, T=0, L=2, D=2)
     y, hN, cN, _ = core_forward(problem)
     assert y.shape == (0, 2, 8)
     np.testing.assert_array_equal(hN, problem.h0)
-    if mode == "lstm":
+    if mode in LSTMS:
         np.testing.assert_array_equal(cN, problem.c0)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_no_inputs(mode):
     """I = 0: biases and the recurrence only."""
     problem = make(mode, I=0, L=2, D=2)
@@ -69,7 +69,7 @@ def test_zero_is_an_unknown_size_in_legacy_shapes():
         net.simple_bind(mx.cpu(), data=(0, 2, 3))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_all_sizes_one(mode):
     problem = make(mode, T=1, N=1, I=1, H=1, D=2, L=3)
     outputs, gradients = operator_gradients(problem)
@@ -84,7 +84,7 @@ def test_many_layers():
     check_gradients(gradients, problem.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_no_second_derivative(mode):
     problem = make(mode)
     arrays = operator_inputs(problem)

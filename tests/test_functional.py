@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from helpers import check, check_gradients, check_outputs, make
-from reference import MODES, Gradients
+from reference import CELLS, LSTMS, Gradients
 
 from fused_rnn import _core, functional
 
@@ -14,6 +16,8 @@ FUNCTIONS = {
     "gru": functional.gru,
     "rnn_tanh": functional.rnn,
     "rnn_relu": functional.rnn,
+    "lstm_peephole": functools.partial(functional.lstm, peephole=True),
+    "gru_reset_before": functools.partial(functional.gru, reset_after=False),
 }
 
 
@@ -38,9 +42,9 @@ def heads(problem, dtype="float64"):
 
 CASES = [
     (mode, options)
-    for mode in MODES
+    for mode in CELLS
     for options in ({}, {"L": 3, "D": 2}, {"L": 2, "D": 2, "N": 3, "lengths": [5, 0, 2]})
-] + [("lstm", {"L": 2, "D": 2, "P": 2, "clip": (-0.3, 0.4)})]
+] + [(mode, {"L": 2, "D": 2, "P": 2, "clip": (-0.3, 0.4)}) for mode in LSTMS]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
@@ -56,7 +60,7 @@ def test_outputs_and_gradients(mode, options, dtype):
         np.testing.assert_array_equal(trained, predicted)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_states_are_zero_by_default(mode):
     problem = make(mode, L=2, D=2)
     zero = problem.replace(h0=problem.h0 * 0, c0=None if problem.c0 is None else problem.c0 * 0)
@@ -100,7 +104,7 @@ def test_wanted_gradients_and_missing_heads():
         outputs.backward(problem.dy, wanted=["weights"])
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_dropout(mode):
     """A seed makes a mask, in training only, and the gradients use the same one."""
     problem = make(mode, T=6, N=4, L=2, H=16)

@@ -23,7 +23,7 @@ from helpers import (
     operator_gradients,
     operator_inputs,
 )
-from reference import MODES, Gradients
+from reference import CELLS, LSTMS, Gradients
 
 from fused_rnn import _core
 
@@ -43,9 +43,9 @@ def size(rng, largest: int) -> int:
 def configuration(number: int):
     """(problem, dtype, dropout, rng) of a number."""
     rng = np.random.default_rng([2024, number])
-    mode = MODES[rng.integers(4)]
+    mode = CELLS[rng.integers(len(CELLS))]
     dtype = DTYPES[rng.integers(len(DTYPES))]
-    lstm = mode == "lstm"
+    lstm = mode in LSTMS
     T, N, I, H = (size(rng, largest) for largest in (20, 40, 40, 40))
     if dtype in ("float16", "bfloat16"):
         T = min(T, 5)  # errors of storage add up

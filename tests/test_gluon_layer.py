@@ -9,9 +9,9 @@ import sys
 import mxnet as mx
 import numpy as np
 import pytest
-from helpers import check, check_gradients, check_outputs, make, nd
+from helpers import check, check_gradients, check_outputs, gluon_class, make, nd
 from mxnet.gluon import rnn as stock
-from reference import MODES
+from reference import CELLS, LSTMS
 
 from fused_rnn import gluon
 
@@ -33,10 +33,8 @@ def layer_for(problem, layout="TNC", dtype="float64", how="eager", **options):
         options["use_sequence_length"] = True
     if problem.options.get("clip") is not None:
         options["state_clip_min"], options["state_clip_max"] = problem.options["clip"]
-    kind, _, activation = shape.mode.partition("_")
-    if activation:
-        options["activation"] = activation
-    layer = getattr(gluon, kind.upper())(shape.H, **options)
+    kind, of_mode = gluon_class(shape.mode)
+    layer = getattr(gluon, kind)(shape.H, **options, **of_mode)
     layer.initialize()
     layer.parameters.set_data(nd(problem.params, dtype))
     if HYBRID[how] is not None:
@@ -82,7 +80,7 @@ PROBLEMS = {
 @pytest.mark.parametrize("how", HYBRID)
 @pytest.mark.parametrize("layout", ["TNC", "NTC"])
 @pytest.mark.parametrize("case", PROBLEMS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_outputs_and_gradients(mode, case, layout, how):
     problem = make(mode, **PROBLEMS[case])
     layer = layer_for(problem, layout, how=how)
@@ -94,15 +92,16 @@ def test_outputs_and_gradients(mode, case, layout, how):
 
 @pytest.mark.parametrize("how", HYBRID)
 @pytest.mark.parametrize("clip", [(-0.2, 0.3), (0.0, 0.3), (-0.2, 0.0)])
-def test_projection_and_clipping(clip, how):
-    problem = make("lstm", L=2, D=2, P=3, clip=clip)
+@pytest.mark.parametrize("mode", LSTMS)
+def test_projection_and_clipping(mode, clip, how):
+    problem = make(mode, L=2, D=2, P=3, clip=clip)
     outputs, gradients = train(layer_for(problem, how=how), problem)
     check_outputs(outputs, problem.outputs(), problem.shape)
     check_gradients(gradients, problem.gradients(), problem.shape)
 
 
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_calls_with_and_without_states_alternate(mode, how):
     """One hybridized layer serves both; the default states are zeros."""
     problem = make(mode, L=2)
@@ -116,7 +115,7 @@ def test_calls_with_and_without_states_alternate(mode, how):
     assert layer(data[:, :1]).shape == (problem.shape.T, 1, problem.shape.H)
 
 
-@pytest.mark.parametrize("mode", ["gru", "rnn_tanh"])
+@pytest.mark.parametrize("mode", ["gru", "gru_reset_before", "rnn_tanh"])
 def test_a_single_state_needs_no_list(mode):
     problem = make(mode)
     data, states, _ = inputs_for(problem)
@@ -128,7 +127,7 @@ def test_a_single_state_needs_no_list(mode):
 
 
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_layer_inside_a_network(mode, how):
     """The network's graph makes the default states, of the batch size that comes."""
     problem = with_zero_states(make(mode, L=2, D=2))
@@ -169,7 +168,7 @@ def test_deferred_initialisation_with_lengths(kind, layout, how):
 
 
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_default_states_follow_the_dtype(mode, how):
     """C34."""
     problem = make(mode, L=2, dtype="float16")

@@ -18,7 +18,7 @@ from helpers import (
     operator_inputs,
     to_numpy,
 )
-from reference import EPS, MODES, Gradients
+from reference import CELLS, EPS, Gradients
 
 HALVES = ("float16", "bfloat16")
 
@@ -26,7 +26,7 @@ HALVES = ("float16", "bfloat16")
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [1, 2])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_operator(mode, L, D, dtype):
     problem = make(mode, L=L, D=D, dtype=dtype)
     check_outputs(operator_forward(problem, dtype), problem.outputs(), problem.shape, dtype)
@@ -36,7 +36,7 @@ def test_operator(mode, L, D, dtype):
 
 
 @pytest.mark.parametrize("N, H", [(1, 1), (1, 33), (3, 8), (8, 17), (17, 16)])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_core(mode, N, H):
     """The core takes float16 arrays; NumPy has no bfloat16."""
     problem = make(mode, T=4, N=N, I=7, H=H, L=2, D=2, dtype="float16")

@@ -15,7 +15,7 @@ from helpers import (
     operator_attributes,
     operator_inputs,
 )
-from reference import MODES
+from reference import CELLS
 
 HYBRID = {
     "eager": None,
@@ -61,7 +61,7 @@ def step(net, problem, dtype="float64", *, add=False):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_training_and_prediction_alternate(mode, how, dtype):
     problem = make(mode, L=2, D=2, dtype=dtype)
     net = layer(problem, how, dtype)
@@ -76,7 +76,7 @@ def test_training_and_prediction_alternate(mode, how, dtype):
 
 
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_lengths_of_sequences_and_batches_vary(mode, how):
     """Buffers grow and are used again for less: no result may depend on what was there."""
     first = make(mode, L=2, D=2)
@@ -89,7 +89,7 @@ def test_lengths_of_sequences_and_batches_vary(mode, how):
 
 
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_forward_again_before_backward(mode, how):
     """A second forward through the same block may not spoil what the first backward needs."""
     problems = [make(mode, L=2, D=2, seed=seed) for seed in (1, 2)]
@@ -146,7 +146,7 @@ def test_frozen_weights_and_unwanted_data_gradient(how):
     check(data.grad.asnumpy(), expected.dx, problem.shape, gradient=True, what="dx")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_exported_model(mode, tmp_path):
     problem = make(mode, L=2, D=2, dtype="float32")
     net = layer(problem, "hybridized", "float32")

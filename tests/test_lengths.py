@@ -21,7 +21,7 @@ from helpers import (
     operator_inputs,
     run_tests,
 )
-from reference import MODES, Gradients, Outputs, Shape
+from reference import CELLS, LSTMS, MODES, Gradients, Outputs, Shape
 from test_hybridize import HYBRID
 
 import fused_rnn
@@ -39,7 +39,7 @@ def beyond(problem) -> np.ndarray:
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [1, 2, 3])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_core(mode, L, D, lengths):
     for dtype in ("float64", "float32"):
         problem = make(mode, N=3, L=L, D=D, dtype=dtype, lengths=LENGTHS[lengths])
@@ -51,7 +51,7 @@ def test_core(mode, L, D, lengths):
         assert not gradients[0][beyond(problem)].any()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_gradients_are_central_differences(mode):
     problem = make(mode, N=3, L=2, D=2, lengths=[5, 2, 1])
     problem.dy[beyond(problem)] = np.nan  # must not be read
@@ -61,7 +61,7 @@ def test_gradients_are_central_differences(mode):
 
 
 @pytest.mark.parametrize("T, H, lengths", [(4, 1, [4, 2]), (7, 9, [3, 7])])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_padding_of_any_content_changes_no_bit(mode, T, H, lengths):
     """Padding must not leak into the reverse direction, the states, or the gradients of weights."""
     results = []
@@ -78,7 +78,7 @@ def test_padding_of_any_content_changes_no_bit(mode, T, H, lengths):
                 check(a, e, problem.shape, gradient=True)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_a_sample_equals_its_own_run(mode):
     problem = make(mode, T=7, N=5, L=2, D=2, lengths=[4, 7, 1, 0, 6])
     y, hN, cN, _ = core_forward(problem)
@@ -98,7 +98,7 @@ def test_a_sample_equals_its_own_run(mode):
             check(cN[:, row], own.cN, problem.shape, what="cN")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_a_sample_of_no_steps_keeps_its_states(mode):
     problem = make(mode, N=3, L=2, D=2, lengths=[0, 0, 0])
     y, hN, cN, _ = core_forward(problem)
@@ -108,13 +108,13 @@ def test_a_sample_of_no_steps_keeps_its_states(mode):
     assert not dx.any()
     assert not dparams.any()
     np.testing.assert_array_equal(dh0, problem.dhN)
-    if mode == "lstm":
+    if mode in LSTMS:
         np.testing.assert_array_equal(cN, problem.c0)
         np.testing.assert_array_equal(dc0, problem.dcN)
 
 
 @pytest.mark.parametrize("N", [1, 2, 5, 8, 16, 17, 33])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_batches_around_the_tile_sizes(mode, N):
     lengths = np.random.default_rng(N).integers(0, 5, N)
     problem = make(mode, T=4, N=N, I=5, H=17, D=2, lengths=list(lengths))
@@ -136,7 +136,7 @@ def test_fresh_memory_of_huge_numbers():
 
 
 @pytest.mark.parametrize("request_", ["write", "add"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_the_tail_is_written_or_left_alone(mode, request_):
     """write: zeros replace whatever was there. add: what was there stays."""
     problem = make(mode, T=6, N=2, L=2, D=2, lengths=[3, 2])
@@ -165,14 +165,14 @@ def test_outputs_given_by_the_caller_are_written_to_their_ends():
 @pytest.mark.parametrize(
     "dtype", ["int32", "int64", "int8", "uint8", "float16", "float32", "float64"]
 )
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_every_type_of_lengths(mode, dtype):
     problem = make(mode, N=3, L=2, D=2, lengths=[5, 0, 2])
     arrays = operator_inputs(problem, length_dtype=dtype)
     check_outputs(operator_forward(problem, arrays=arrays), problem.outputs(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_lengths_by_position_and_by_keyword(mode):
     """Without a cell state the fourth input is the lengths."""
     problem = make(mode, N=3, L=2, D=2, lengths=[5, 2, 1])
@@ -269,7 +269,7 @@ ROUTES = {
 
 
 @pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_gradients_by_every_route(mode, route):
     problem = make(mode, N=3, L=2, D=2, lengths=[5, 2, 1])
     padding = beyond(problem)

@@ -18,7 +18,7 @@ from helpers import (
     run_tests,
 )
 from masks import find
-from reference import MODES, Gradients
+from reference import CELLS, Gradients
 from test_hybridize import HYBRID, layer, step
 
 import fused_rnn
@@ -72,7 +72,7 @@ def copies(executor):
 
 
 @pytest.mark.parametrize("L", [2, 3])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_one_mask(mode, L, mirrored):
     problem = make(mode, T=6, N=4, H=8, L=L, D=2)
     executor = bind(symbol(problem, 0.5, mirrored), problem)

@@ -11,7 +11,7 @@ runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installe
 import mxnet as mx  # noqa: E402
 import onnx  # noqa: E402
 from helpers import check, check_outputs, make, operator_attributes  # noqa: E402
-from reference import MODES  # noqa: E402
+from reference import CELLS, MODES  # noqa: E402
 
 import fused_rnn  # noqa: E402
 import fused_rnn.onnx  # noqa: E402
@@ -32,11 +32,13 @@ def values(problem):
     return dict(zip(LSTM_NAMES, (value.astype("float32") for value in problem.inputs)))
 
 
-@pytest.mark.parametrize("op", ["FusedRNN", "RNN"])
+NODES = [("FusedRNN", mode) for mode in CELLS] + [("RNN", mode) for mode in MODES]
+
+
+@pytest.mark.parametrize("op, mode", NODES)
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [1, 3])
-@pytest.mark.parametrize("mode", MODES)
-def test_layers_with_states(mode, L, D, op, tmp_path):
+def test_layers_with_states(L, D, op, mode, tmp_path):
     problem = make(mode, N=3, L=L, D=D, dtype="float32")
     symbol = getattr(mx.sym, op)(*variables(problem), name="rnn", **operator_attributes(problem))
     inputs = values(problem)
@@ -48,7 +50,7 @@ def test_layers_with_states(mode, L, D, op, tmp_path):
 
 @pytest.mark.parametrize("length_type", ["float32", "int64"])
 @pytest.mark.parametrize("D", [1, 2])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_lengths(mode, D, length_type, tmp_path):
     problem = make(mode, N=3, L=2, D=D, dtype="float32", lengths=[5, 1, 3])
     symbol = fused_rnn.sym.RNN(

@@ -20,7 +20,7 @@ from helpers import (
     operator_inputs,
     run_tests,
 )
-from reference import MODES, Gradients
+from reference import CELLS, Gradients
 
 import fused_rnn
 from fused_rnn import _core
@@ -31,7 +31,7 @@ DTYPES = ("float64", "float32")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [1, 2, 3])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_outputs_and_gradients(mode, L, D, dtype):
     problem = make(mode, L=L, D=D, dtype=dtype)
     expected = problem.outputs()
@@ -41,14 +41,14 @@ def test_outputs_and_gradients(mode, L, D, dtype):
     check_gradients(gradients, problem.gradients(), problem.shape, dtype)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_gradients_of_a_call_recorded_in_predict_mode(mode):
     problem = make(mode, L=2, D=2)
     _, gradients = operator_gradients(problem, train_mode=False)
     check_gradients(gradients, problem.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_states_are_returned_only_on_request(mode):
     problem = make(mode)
     arrays = operator_inputs(problem)
@@ -87,7 +87,7 @@ def record(problem, dtype="float64", requests=None):
     return outputs, arrays
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_every_mix_of_requests(mode):
     problem = make(mode, L=2, D=2)
     expected = [g for g in problem.gradients() if g is not None]
@@ -106,7 +106,7 @@ def test_every_mix_of_requests(mode):
                 check(array.grad.asnumpy(), target, problem.shape, gradient=True, what=what)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_added_gradients_of_several_backwards(mode):
     problem = make(mode, L=2, D=2)
     outputs, arrays = record(problem, requests=["add"] * 4)
@@ -118,7 +118,7 @@ def test_added_gradients_of_several_backwards(mode):
         check_gradients([array.grad.asnumpy() for array in arrays], target, problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_loss_on_some_outputs_only(mode):
     problem = make(mode, L=2, D=2)
     names = ("dy", "dhN", "dcN")
@@ -147,7 +147,7 @@ def test_loss_on_one_direction_only(direction):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_outputs_may_be_the_inputs(mode, dtype):
     problem = make(mode, I=4, H=4, dtype=dtype)
     attributes = operator_attributes(problem)
@@ -161,7 +161,7 @@ def test_outputs_may_be_the_inputs(mode, dtype):
     check(arrays[0].asnumpy(), problem.outputs().y, problem.shape, dtype, what="y")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_inputs_may_be_parts_of_larger_arrays(mode):
     problem = make(mode, L=2, D=2)
     parts = []
@@ -189,7 +189,7 @@ def test_states_carry_over_between_calls():
     check(states[1].asnumpy(), cN, whole.shape, what="cN")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_two_calls_share_weights(mode):
     first, second = make(mode, L=2, seed=1), make(mode, L=2, T=3, N=4, seed=2)
     second = second.replace(params=first.params)
@@ -224,7 +224,7 @@ def test_backward_twice_on_one_recording():
         check_gradients([array.grad.asnumpy() for array in arrays], expected, problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_recordings_interleave(mode):
     """A forward between another call's forward and backward, of any shape, leaves that call's
     memory alone.
@@ -251,7 +251,7 @@ def test_gradient_of_a_sum_over_time_steps_through_autograd_grad():
     check_gradients([g.asnumpy() for g in gradients], only.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_nan_and_infinity_stay_in_their_sample(mode):
     for bad in (np.nan, np.inf, -np.inf):
         problem = make(mode, N=3, L=2, D=2)
@@ -308,7 +308,7 @@ def test_numpy_front_end():
 def test_callers_on_several_threads(dtype):
     """Operators of several threads run side by side on the engine's workers."""
     problems = [
-        make(m, T=6, N=9, I=9, H=33, L=2, D=2, seed=k, dtype=dtype) for k, m in enumerate(MODES)
+        make(m, T=6, N=9, I=9, H=33, L=2, D=2, seed=k, dtype=dtype) for k, m in enumerate(CELLS)
     ]
     expected = [(problem.outputs(), problem.gradients()) for problem in problems]
 

@@ -18,7 +18,9 @@ from helpers import (
     operator_gradients,
     operator_inputs,
 )
+from reference import LSTMS
 
+import fused_rnn
 from fused_rnn import _core
 
 DTYPES = ("float64", "float32")
@@ -28,9 +30,10 @@ DTYPES = ("float64", "float32")
 @pytest.mark.parametrize("P", [1, 2, 4])
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [1, 2, 3])
-def test_outputs_and_gradients(L, D, P, dtype):
+@pytest.mark.parametrize("mode", LSTMS)
+def test_outputs_and_gradients(mode, L, D, P, dtype):
     for I, H in ((3, 4), (9, 5), (4, 4)):
-        problem = make("lstm", I=I, H=H, L=L, D=D, P=P, dtype=dtype)
+        problem = make(mode, I=I, H=H, L=L, D=D, P=P, dtype=dtype)
         expected, gradients = problem.outputs(), problem.gradients()
         check_outputs(core_forward(problem, dtype), expected, problem.shape, dtype)
         check_gradients(core_gradients(problem, dtype), gradients, problem.shape, dtype)
@@ -41,32 +44,36 @@ def test_outputs_and_gradients(L, D, P, dtype):
 
 
 @pytest.mark.parametrize("P", [1, 2, 4])
-def test_gradients_are_central_differences(P):
-    problem = make("lstm", L=2, D=2, P=P)
+@pytest.mark.parametrize("mode", LSTMS)
+def test_gradients_are_central_differences(mode, P):
+    problem = make(mode, L=2, D=2, P=P)
     actual = core_gradients(problem)
     for a, e in zip(actual, problem.numeric_gradients()):
         np.testing.assert_allclose(a, e, rtol=1e-6, atol=1e-7)
 
 
-def test_every_size_one_or_two():
+@pytest.mark.parametrize("mode", LSTMS)
+def test_every_size_one_or_two(mode):
     for T, N, I, H, P in np.ndindex(2, 2, 2, 2, 2):
         if P <= H:
-            problem = make("lstm", T + 1, N + 1, I + 1, H + 1, 2, 2, P + 1)
+            problem = make(mode, T + 1, N + 1, I + 1, H + 1, 2, 2, P + 1)
             check_outputs(core_forward(problem), problem.outputs(), problem.shape)
             check_gradients(core_gradients(problem), problem.gradients(), problem.shape)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("P", [1, 7, 8, 9, 16, 17, 33])
-def test_sizes_around_the_vectors(P, dtype):
+@pytest.mark.parametrize("mode", LSTMS)
+def test_sizes_around_the_vectors(mode, P, dtype):
     for N in (1, 5, 8, 17):
-        problem = make("lstm", T=3, N=N, I=5, H=33, P=P, dtype=dtype)
+        problem = make(mode, T=3, N=N, I=5, H=33, P=P, dtype=dtype)
         check_outputs(core_forward(problem, dtype), problem.outputs(), problem.shape, dtype)
         check_gradients(core_gradients(problem, dtype), problem.gradients(), problem.shape, dtype)
 
 
-def test_with_lengths_and_clipping():
-    problem = make("lstm", N=3, L=2, D=2, P=2, lengths=[5, 0, 2], clip=(-0.3, 0.2))
+@pytest.mark.parametrize("mode", LSTMS)
+def test_with_lengths_and_clipping(mode):
+    problem = make(mode, N=3, L=2, D=2, P=2, lengths=[5, 0, 2], clip=(-0.3, 0.2))
     check_outputs(core_forward(problem), problem.outputs(), problem.shape)
     check_gradients(core_gradients(problem), problem.gradients(), problem.shape)
     outputs, gradients = operator_gradients(problem)
@@ -106,9 +113,9 @@ def test_cell_of_the_projected_width_is_refused():
         _core.forward("lstm", problem.x, problem.params, problem.h0, problem.h0, projection_size=2)
 
 
-@pytest.mark.parametrize("mode", ["gru", "rnn_tanh", "rnn_relu"])
+@pytest.mark.parametrize("mode", ["gru", "gru_reset_before", "rnn_tanh", "rnn_relu"])
 def test_other_modes_refuse_it(mode):
-    net = mx.sym.FusedRNN(
+    net = fused_rnn.sym.RNN(
         mx.sym.var("data"), mode=mode, state_size=4, num_layers=1, projection_size=2
     )
     with pytest.raises(mx.MXNetError, match="projection_size"):

@@ -14,14 +14,14 @@ from helpers import (
     run_code,
     run_tests,
 )
-from reference import MODES
+from reference import CELLS
 from test_hybridize import HYBRID, layer, step
 
 import fused_rnn
 from fused_rnn import gluon
 
 LENGTHS = {"lengths": [5, 0, 2, 4]}
-CASES = [(mode, features) for mode in MODES for features in ({}, LENGTHS)]
+CASES = [(mode, features) for mode in CELLS for features in ({}, LENGTHS)]
 CASES += [("lstm", {"clip": (-0.3, 0.2)}), ("lstm", {"P": 7})]
 
 
@@ -66,7 +66,7 @@ def test_operator(mode, features, dtype):
 
 @pytest.mark.parametrize("p", [0, 0.5])
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_blocks_that_add_gradients(mode, how, p):
     problem = make(mode, N=4, H=20, L=2, D=2)
 

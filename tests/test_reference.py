@@ -4,12 +4,14 @@ the native operator.
 
 from __future__ import annotations
 
+import collections
+
 import mxnet as mx
 import numpy as np
 import pytest
 import reference
 from helpers import check_gradients, check_outputs, make, operator_forward, operator_gradients
-from reference import MODES, Shape
+from reference import CELLS, LSTMS, MODES, Shape
 
 FEATURES = {
     "plain": {},
@@ -34,11 +36,11 @@ def with_masks(problem):
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("D", [1, 2])
 @pytest.mark.parametrize("L", [1, 3])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_backward_is_the_derivative_of_forward(mode, L, D, feature):
-    for P in (0, 2) if mode == "lstm" else (0,):
+    for P in (0, 2) if mode in LSTMS else (0,):
         problem = with_masks(make(mode, T=5, N=3, I=3, H=4, L=L, D=D, P=P, **FEATURES[feature]))
-        if mode != "lstm":
+        if mode not in LSTMS:
             problem.options.pop("clip", None)
         for analytic, numeric in zip(problem.gradients(), problem.numeric_gradients()):
             if analytic is not None:
@@ -60,6 +62,16 @@ def test_parameters_are_weights_first_then_biases():
     np.testing.assert_array_equal(reference.pack(shape, parts), vector)
 
 
+def test_peepholes_come_after_the_biases():
+    shape = Shape("lstm_peephole", T=1, N=1, I=3, H=2, L=2, D=2, P=1)
+    plain = Shape("lstm", T=1, N=1, I=3, H=2, L=2, D=2, P=1).param_count
+    vector = np.arange(shape.param_count, dtype=float)
+    parts = reference.unpack(shape, vector)
+    assert shape.param_count == plain + 4 * 6
+    assert [parts[l, d, "p"][0] - plain for l, d in shape.cells()] == [0, 6, 12, 18]
+    np.testing.assert_array_equal(reference.pack(shape, parts), vector)
+
+
 def test_one_step_by_hand():
     """The cells once more, as sums of numbers."""
     x, h, c = 0.7, -0.4, 0.9
@@ -73,9 +85,11 @@ def test_one_step_by_hand():
 
     def run(mode, gates):
         shape = Shape(mode, 1, 1, 1, 1)
-        params = np.concatenate([v[:gates] for v in (w, r, bw, br)])
-        c0 = np.full((1, 1, 1), c) if mode == "lstm" else None
+        params = np.concatenate([*(v[:gates] for v in (w, r, bw, br)), peepholes[mode]])
+        c0 = np.full((1, 1, 1), c) if mode in LSTMS else None
         return reference.forward(shape, np.full((1, 1, 1), x), params, np.full((1, 1, 1), h), c0)
+
+    peepholes = collections.defaultdict(list, lstm_peephole=[0.5, -0.3, 0.7])
 
     a, b = w * x + bw, r * h + br
     assert run("rnn_tanh", 1).y.item() == pytest.approx(np.tanh(a[0] + b[0]), rel=1e-15)
@@ -86,10 +100,18 @@ def test_one_step_by_hand():
     z = s(a[1] + b[1])
     new = np.tanh(a[2] + s(a[0] + b[0]) * b[2])
     assert run("gru", 3).y.item() == pytest.approx((1 - z) * new + z * h, rel=1e-15)
+    new = np.tanh(a[2] + r[2] * (s(a[0] + b[0]) * h) + br[2])
+    expected = pytest.approx((1 - z) * new + z * h, rel=1e-15)
+    assert run("gru_reset_before", 3).y.item() == expected
+    i, f = s(a[0] + b[0] + 0.5 * c), s(a[1] + b[1] - 0.3 * c)
+    cell = f * c + i * np.tanh(a[2] + b[2])
+    assert run("lstm_peephole", 4).cN.item() == pytest.approx(cell, rel=1e-15)
+    hidden = s(a[3] + b[3] + 0.7 * cell) * np.tanh(cell)
+    assert run("lstm_peephole", 4).y.item() == pytest.approx(hidden, rel=1e-15)
 
 
 def test_a_padded_sample_is_its_own_shorter_run():
-    for mode in MODES:
+    for mode in CELLS:
         padded = make(mode, T=6, N=1, L=2, D=2, lengths=[4])
         padded.x[4:] = np.nan
         short = padded.replace(shape=Shape(mode, 4, 1, 3, 4, 2, 2), x=padded.x[:4], options={})

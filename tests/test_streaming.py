@@ -5,9 +5,9 @@ from __future__ import annotations
 import mxnet as mx
 import numpy as np
 import pytest
-from helpers import check, check_outputs, make
+from helpers import check, check_outputs, gluon_class, make
 from mxnet.gluon import rnn as stock
-from reference import MODES
+from reference import CELLS, LSTMS, VARIANTS
 
 from fused_rnn import Stream, gluon
 
@@ -29,7 +29,8 @@ def stream_for(problem, dtype="float64", **options):
     return stream
 
 
-PROBLEMS = [(mode, {}) for mode in MODES] + [("lstm", {"P": 3, "clip": (-0.3, 0.2)})]
+PROBLEMS = [(mode, {}) for mode in CELLS]
+PROBLEMS += [(mode, {"P": 3, "clip": (-0.3, 0.2)}) for mode in LSTMS]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
@@ -44,12 +45,14 @@ def test_steps_make_the_sequence(mode, options, dtype):
     check_outputs([np.stack(y), *stream.states], problem.outputs(), problem.shape, dtype)
 
 
-@pytest.mark.parametrize("module", [stock, gluon])
-@pytest.mark.parametrize("mode", MODES)
-def test_from_layer(mode, module):
-    kind, _, activation = mode.partition("_")
-    options = {"activation": activation} if activation else {}
-    layer = getattr(module, kind.upper())(4, 2, **options)
+FROM_LAYER = [(gluon, mode) for mode in CELLS]
+FROM_LAYER += [(stock, mode) for mode in CELLS if mode not in VARIANTS]
+
+
+@pytest.mark.parametrize("module, mode", FROM_LAYER)
+def test_from_layer(module, mode):
+    kind, options = gluon_class(mode)
+    layer = getattr(module, kind)(4, 2, **options)
     layer.initialize(mx.init.Uniform(0.5))
     x = mx.nd.random.uniform(-1, 1, shape=(5, 2, 3))
     expected = layer(x).asnumpy()

@@ -16,7 +16,7 @@ from helpers import (
     operator_attributes,
     operator_inputs,
 )
-from reference import MODES, Gradients
+from reference import CELLS, MODES, Gradients
 
 import fused_rnn
 
@@ -103,7 +103,7 @@ def test_variables_inherit_the_attributes_of_the_node():
 
 
 @pytest.mark.parametrize("D", [1, 2])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_shapes_and_types_follow_from_the_data(mode, D):
     problem = make(mode, L=3, D=D)
     net = symbol(problem)
@@ -125,7 +125,7 @@ def test_begin_states_of_unknown_batch_size_are_inferred():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("D", [1, 2])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_bind(mode, D, dtype):
     problem = make(mode, L=2, D=D, dtype=dtype)
     executor = bind(problem, dtype)
@@ -138,7 +138,7 @@ def test_bind(mode, D, dtype):
     check_gradients(gradients_of(executor, problem), problem.gradients(), problem.shape, dtype)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_backward_after_a_forward_in_predict_mode(mode):
     problem = make(mode, L=2, D=2)
     executor = bind(problem)
@@ -147,7 +147,7 @@ def test_backward_after_a_forward_in_predict_mode(mode):
     check_gradients(gradients_of(executor, problem), problem.gradients(), problem.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_requests(mode):
     problem = make(mode, L=2, D=2)
     names = argument_names(problem)
@@ -169,7 +169,7 @@ def test_requests(mode):
                 check(actual, target, problem.shape, gradient=True, what=f"{name} {requests}")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_every_output_bound_alone(mode):
     """The output that a caller leaves out may have no memory at all, y included."""
     problem = make(mode, L=2, D=2)
@@ -250,7 +250,7 @@ def test_stacked_symbols():
     check(executor.grad_dict["data"].asnumpy(), dx, problem.shape, gradient=True, what="dx")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_files(mode, tmp_path):
     problem = make(mode, L=2, D=2)
     net = symbol(problem)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import check, check_outputs, make
-from reference import GATES, MODES, unpack
+from reference import CELLS, GATES, LSTMS, VARIANTS, unpack
 
 from fused_rnn import weights
 from fused_rnn.weights import Layout
 
-CASES = [(mode, {"L": L, "D": D}) for mode in MODES for L in (1, 3) for D in (1, 2)]
-PROJECTED = [("lstm", {"L": L, "D": D, "P": 2}) for L in (1, 3) for D in (1, 2)]
+CASES = [(mode, {"L": L, "D": D}) for mode in CELLS for L in (1, 3) for D in (1, 2)]
+PROJECTED = [(m, {"L": L, "D": D, "P": 2}) for m in LSTMS for L in (1, 3) for D in (1, 2)]
+OF_TORCH = [case for case in CASES + PROJECTED if case[0] not in VARIANTS]
 NAMES = {
     "i2h_weight": "W",
     "h2h_weight": "R",
     "h2r_weight": "Wp",
     "i2h_bias": "bW",
     "h2h_bias": "bR",
+    "peephole": "p",
 }
 
 
@@ -60,7 +62,7 @@ def test_input_size_follows_from_the_length(mode, options):
     assert layout == layout_of(s)
 
 
-@pytest.mark.parametrize("mode, options", CASES + PROJECTED)
+@pytest.mark.parametrize("mode, options", OF_TORCH)
 def test_torch_and_back(mode, options):
     problem = make(mode, **options)
     layout = layout_of(problem.shape)
@@ -102,7 +104,7 @@ def test_torch_module_within_another_and_without_biases():
     assert not params[84:].any()
 
 
-@pytest.mark.parametrize("mode, options", CASES + PROJECTED)
+@pytest.mark.parametrize("mode, options", OF_TORCH)
 def test_torch_computes_the_same(mode, options):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     problem = make(mode, **options)
@@ -139,6 +141,10 @@ def test_onnx_and_back(mode, options):
         assert layer.W.shape == (shape.D, rows, shape.width(l))
         assert layer.R.shape == (shape.D, rows, shape.H)
         assert layer.B.shape == (shape.D, 2 * rows)
+        if mode == "lstm_peephole":
+            assert layer.P.shape == (shape.D, 3 * shape.H)
+        else:
+            assert layer.P is None
     found, params = weights.from_onnx(layers, mode)
     assert found == layout_of(shape)
     np.testing.assert_array_equal(params, problem.params)
@@ -159,6 +165,21 @@ def test_onnx_gates_by_hand(mode, order):
     np.testing.assert_array_equal(layer.W, expected.reshape(1, gates, 1))
     np.testing.assert_array_equal(layer.R, 10 * expected.reshape(1, gates, 1))
     np.testing.assert_array_equal(layer.B[0], np.concatenate([100 * expected, 1000 * expected]))
+
+
+def test_onnx_peepholes_by_hand():
+    layout = Layout("lstm_peephole", 1, 1)
+    params = np.concatenate([np.zeros(16), [1.0, 2.0, 3.0]])  # of i, f and o
+    (layer,) = weights.to_onnx(layout, params)
+    np.testing.assert_array_equal(layer.P, [[1, 3, 2]])
+    found, back = weights.from_onnx([tuple(layer)], "lstm_peephole")
+    assert found == layout
+    np.testing.assert_array_equal(back, params)
+    for without in ((*layer[:3], None), layer[:3]):
+        _, zeros = weights.from_onnx([without], "lstm_peephole")
+        assert zeros.shape == (19,) and not zeros.any()
+    _, plain = weights.from_onnx([layer[:3]], "lstm")
+    np.testing.assert_array_equal(plain, params[:16])
 
 
 def test_onnx_without_biases():
@@ -185,12 +206,12 @@ def test_onnx_runtime_computes_the_same(mode, options):
     final = ["Y_h", "Y_c"][: len(states)]
     attributes = {"hidden_size": shape.H, "direction": ("forward", "bidirectional")[shape.D - 1]}
     if mode == "gru":
-        attributes["linear_before_reset"] = 1
+        attributes["linear_before_reset"] = 1  # the default is the other
     if mode == "rnn_relu":
         attributes["activations"] = ["Relu"] * shape.D
     node = helper.make_node(
-        {"lstm": "LSTM", "gru": "GRU"}.get(mode, "RNN"),
-        ["x", "W", "R", "B", "", *states],
+        mode.split("_")[0].upper(),
+        ["x", "W", "R", "B", "", *states, *(["P"] if layer.P is not None else [])],
         ["Y", *final],
         **attributes,
     )
@@ -203,7 +224,11 @@ def test_onnx_runtime_computes_the_same(mode, options):
             for name, value in inputs.items()
         ],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("Y", *final)],
-        [numpy_helper.from_array(getattr(layer, name), name) for name in layer._fields],
+        [
+            numpy_helper.from_array(array, name)
+            for name, array in layer._asdict().items()
+            if array is not None
+        ],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
     session = runtime.InferenceSession(
@@ -256,6 +281,29 @@ BAD = {
     "no projection in ONNX": (
         lambda: weights.to_onnx(Layout("lstm", 3, 4, projection_size=2), np.zeros(1)),
         "projection_size 2",
+    ),
+    "no such module": (
+        lambda: weights.to_torch(Layout("lstm_peephole", 3, 4), np.zeros(156)),
+        "layout: .*'lstm_peephole'",
+    ),
+    "no module of the mode": (
+        lambda: weights.from_torch(
+            weights.to_torch(Layout("gru", 3, 4), np.zeros(108)), "gru_reset_before"
+        ),
+        "mode: .*'gru_reset_before'",
+    ),
+    "peepholes of an lstm without": (
+        lambda: weights.from_onnx(
+            weights.to_onnx(Layout("lstm_peephole", 3, 4), np.zeros(156)), "lstm"
+        ),
+        r"layers\[0\]\.P: .*'lstm'.*\(1, 12\)",
+    ),
+    "peepholes of another size": (
+        lambda: weights.from_onnx(
+            [(*weights.to_onnx(Layout("lstm", 3, 4), np.zeros(144))[0][:3], np.zeros((1, 8)))],
+            "lstm_peephole",
+        ),
+        r"layers\[0\]\.P: .*\(1, 12\).*\(1, 8\)",
     ),
     "no layers": (lambda: weights.from_onnx([], "gru"), "layers"),
     "node of another kind": (

@@ -15,7 +15,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 from helpers import check, make, operator_attributes, operator_inputs
-from reference import MODES
+from reference import CELLS
 from test_hybridize import HYBRID, layer
 
 DTYPE = "float32"
@@ -104,7 +104,7 @@ def expect(predict, problem):
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_arrays(mode, route):
     for T in (1, 6):
         before, after = problems(mode, T)
@@ -116,7 +116,7 @@ def test_arrays(mode, route):
 
 
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_memory_shared_with_numpy(mode, how):
     """No write counter sees this one."""
     before, after = problems(mode, 1)
@@ -153,7 +153,7 @@ def trainer_step(net, new, path):
 
 @pytest.mark.parametrize("route", [set_data, load_parameters, write_into_data, trainer_step])
 @pytest.mark.parametrize("how", HYBRID)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_blocks(mode, how, route, tmp_path):
     before, after = problems(mode, 6)
     net = layer(before, how, DTYPE)
@@ -178,7 +178,7 @@ def test_training_between_predictions(how):
         expect(partial(net, data, *states), problem)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", CELLS)
 def test_module_and_executor(mode):
     before, after = problems(mode, 6)
     net = mx.sym.FusedRNN(mx.sym.var("data"), name="layer", **operator_attributes(before))

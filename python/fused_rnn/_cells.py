@@ -58,6 +58,27 @@ CELLS: Mapping[str, Cell] = {
         Onnx("GRU", ("z", "r", "n"), ("Sigmoid", "Tanh"), {"linear_before_reset": 1}),
         "GRU",
     ),
+    "lstm_peephole": Cell(
+        ("i", "f", "g", "o"),
+        Onnx(
+            "LSTM",
+            ("i", "o", "f", "g"),
+            ("Sigmoid", "Tanh", "Tanh"),
+            peephole=("i", "o", "f"),
+        ),
+        None,
+        has_cell_state=True,
+        projects=True,
+        clips=True,
+        units={"peephole": ("i", "f", "o")},
+        native="lstm",
+    ),
+    "gru_reset_before": Cell(
+        ("r", "z", "n"),
+        Onnx("GRU", ("z", "r", "n"), ("Sigmoid", "Tanh"), {"linear_before_reset": 0}),
+        None,
+        native="gru",
+    ),
 }
 
 

@@ -206,6 +206,7 @@ def lstm(
     dropout: float = 0.0,
     dropout_seed: int = 0,
     training: bool = False,
+    peephole: bool = False,
 ) -> LSTMOutputs:
     """Applies LSTM layers.
 
@@ -241,6 +242,8 @@ def lstm(
     training : bool
         Keeps what `LSTMOutputs.backward` needs. The arrays given here and y are part of it: they
         must not be changed before the last backward call.
+    peephole : bool
+        The gates see the cell state too: i and f that of the step before, o the new one.
 
     Returns
     -------
@@ -262,7 +265,7 @@ def lstm(
     """
     return _run(
         LSTMOutputs,
-        "lstm",
+        "lstm_peephole" if peephole else "lstm",
         x,
         params,
         h0,
@@ -293,8 +296,9 @@ def gru(
     dropout: float = 0.0,
     dropout_seed: int = 0,
     training: bool = False,
+    reset_after: bool = True,
 ) -> Outputs:
-    """Applies GRU layers, in the variant whose reset gate acts after the recurrent product.
+    """Applies GRU layers.
 
     Parameters
     ----------
@@ -320,6 +324,8 @@ def gru(
     training : bool
         Keeps what `Outputs.backward` needs. The arrays given here and y are part of it: they
         must not be changed before the last backward call.
+    reset_after : bool
+        The reset gate acts after the recurrent product, as in MXNet; if False before it, on h.
 
     Returns
     -------
@@ -333,7 +339,7 @@ def gru(
     """
     return _run(
         Outputs,
-        "gru",
+        "gru" if reset_after else "gru_reset_before",
         x,
         params,
         h0,

@@ -52,6 +52,12 @@ class LSTM(FusedLayer, stock.LSTM):
         Prefix of the names, lstm0_ and so on by default.
     params : ParameterDict, optional
         Those of another fused layer of the same sizes, to share them.
+    peephole : bool
+        The gates see the cell state too (Gers, Schraudolph and Schmidhuber 2002): i and f that of
+        the step before, o the new one. Further parameters l0_peephole [3*H] and so on, in the order
+        i, f, o. MXNet has no such layer: neither `_unfuse` nor files of mx.gluon.rnn.
+    peephole_initializer : str or Initializer
+        For these.
 
     Call
     ----
@@ -113,15 +119,24 @@ class LSTM(FusedLayer, stock.LSTM):
         weight_drop: float = 0,
         prefix: str | None = None,
         params: ParameterDict | None = None,
+        peephole: bool = False,
+        peephole_initializer: Any = "zeros",
     ) -> None:
-        super().__init__(**_arguments(locals()))
+        arguments = _arguments(locals())
+        variant = "lstm_peephole" if arguments.pop("peephole") else None
+        units = {"peephole": arguments.pop("peephole_initializer")}
+        super().__init__(variant=variant, unit_initializers=units, **arguments)
 
 
 class GRU(FusedLayer, stock.GRU):
     """`mx.gluon.rnn.GRU` on the fused kernels, with one flat parameter.
 
     Parameters, call and errors are those of `LSTM`, but that there is one state, h0 [L*D, N, H],
-    which may be given without a list, and neither projection nor clipping.
+    which may be given without a list, and neither projection, clipping nor peepholes.
+
+    With reset_after=False the reset gate acts before the recurrent product, on h (Cho et al. 2014,
+    first version), as in Keras with reset_after=False. MXNet has no such layer; the parameters are
+    those of a GRU.
 
     Examples
     --------
@@ -148,8 +163,11 @@ class GRU(FusedLayer, stock.GRU):
         weight_drop: float = 0,
         prefix: str | None = None,
         params: ParameterDict | None = None,
+        reset_after: bool = True,
     ) -> None:
-        super().__init__(**_arguments(locals()))
+        arguments = _arguments(locals())
+        variant = None if arguments.pop("reset_after") else "gru_reset_before"
+        super().__init__(variant=variant, **arguments)
 
 
 class RNN(FusedLayer, stock.RNN):
