@@ -65,6 +65,23 @@ def test_functions_of_arrays_are_typed_and_documented(function):
     assert {p.name for p in parameters} <= set(re.findall(r"\w+", inspect.getdoc(function)))
 
 
+DESCRIBED = [fused_rnn.functional.lstm, fused_rnn.functional.gru, fused_rnn.functional.rnn]
+DESCRIBED += [fused_rnn.nd.RNN, fused_rnn.sym.RNN]
+
+
+@pytest.mark.parametrize("function", DESCRIBED, ids=lambda f: f"{f.__module__}.{f.__name__}")
+def test_arguments_are_described_once_each_in_their_order(function):
+    text = inspect.getdoc(function)
+    section = re.search(r"^Parameters\n-+\n(.*?)\n\n", text, re.M | re.S)[1]
+    names = [n for entry in re.findall(r"^(\S.*?) : ", section, re.M) for n in entry.split(", ")]
+    assert len(set(names)) == len(names)
+    parameters = inspect.signature(function).parameters.values()
+    assert set(names) <= {p.name for p in parameters}
+    assert not re.search(r"[{]\w+[}]", text)
+    wrapped = [line for line in section.splitlines() if len(line) > 96]
+    assert not wrapped, wrapped
+
+
 def test_every_public_name_is_in_the_reference():
     reference = (DOCS / "api.md").read_text()
     for package in (fused_rnn, fused_rnn.gluon):
@@ -78,4 +95,8 @@ def test_site_is_built_without_a_warning(tmp_path):
     config = TESTS.parent / "mkdocs.yml"
     done = run(["-m", "mkdocs", "build", "-f", str(config), "-d", str(tmp_path)])
     assert done.returncode == 0, done.stdout
-    assert "functional.LSTMOutputs.backward" in (tmp_path / "api.html").read_text()
+    page = (tmp_path / "api.html").read_text()
+    assert "functional.LSTMOutputs.backward" in page
+    # Descriptions that functions share: all arguments of all five functions.
+    assert "{arguments}" not in page
+    assert page.count("Probability that an element of the output of a layer but the last") >= 5

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import re
 
 import mxnet as mx
 import numpy as np
@@ -75,6 +77,18 @@ def test_names_are_those_of_the_native_symbol(mode):
     assert mx.sym.FusedRNN(mode=mode, state_size=4, num_layers=1, name="a").list_arguments() == (
         ["a_data", "a_parameters", "a_state"] + (["a_state_cell"] if mode == "lstm" else [])
     )
+
+
+@pytest.mark.parametrize("kind", ["sym", "nd"])
+def test_signature_is_that_of_mxnet(kind):
+    ours = inspect.signature(getattr(fused_rnn, kind).RNN)
+    native = inspect.signature(getattr(mx, kind).FusedRNN)
+    assert list(ours.parameters) == list(native.parameters)
+    for name, parameter in native.parameters.items():
+        assert ours.parameters[name].default == parameter.default, name
+    assert all(p.annotation is not p.empty for p in ours.parameters.values())
+    described = set(re.findall(r"\w+", inspect.getdoc(getattr(fused_rnn, kind).RNN)))
+    assert set(ours.parameters) - {"kwargs"} <= described
 
 
 def test_default_names_count_up():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Mapping
 
-__all__ = ["CELLS", "CELL_ATTRIBUTE", "Cell", "Onnx", "mode_of", "operator_attributes"]
+__all__ = ["CELLS", "CELL_ATTRIBUTE", "VARIANTS", "Cell", "Onnx", "mode_of", "operator_attributes"]
 
 # MXNet's parser of attributes knows its own modes; it lets names of this form through.
 CELL_ATTRIBUTE = "__fused_rnn_cell__"
@@ -82,12 +82,15 @@ CELLS: Mapping[str, Cell] = {
 }
 
 
+# Modes that MXNet lacks, and its own that the operator has for them.
+VARIANTS = {mode: cell.native for mode, cell in CELLS.items() if cell.native is not None}
+
+
 def operator_attributes(mode: Any) -> dict[str, Any]:
     """The attributes of the operator that stand for a mode; an unknown mode is left to MXNet."""
-    cell = CELLS.get(mode)
-    if cell is None or cell.native is None:
-        return {"mode": mode}
-    return {"mode": cell.native, CELL_ATTRIBUTE: mode}
+    if mode in VARIANTS:
+        return {"mode": VARIANTS[mode], CELL_ATTRIBUTE: mode}
+    return {"mode": mode}
 
 
 def mode_of(attributes: Mapping[str, str]) -> str:

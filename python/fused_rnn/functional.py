@@ -16,6 +16,7 @@ from fused_rnn import _core
 from fused_rnn._arguments import check_sizes
 from fused_rnn._arrays import as_numpy, check_one_dtype
 from fused_rnn._cells import CELLS
+from fused_rnn._descriptions import FUNCTIONS, described
 from fused_rnn._recording import Recording
 
 __all__ = ["Gradients", "LSTMOutputs", "Outputs", "gru", "lstm", "rnn"]
@@ -154,13 +155,15 @@ def _run(
     x: np.ndarray,
     params: np.ndarray,
     h0: np.ndarray | None,
-    c0: np.ndarray | None,
+    c0: np.ndarray | None = None,
+    *,
     hidden_size: int | None,
-    dropout: float,
+    lengths: np.ndarray | Sequence[int] | None,
     dropout_seed: int,
     training: bool,
     **options: Any,
 ) -> Any:
+    options["lengths"] = None if lengths is None else as_numpy("lengths", lengths)
     x, params = as_numpy("x", x), as_numpy("params", params)
     h0 = None if h0 is None else as_numpy("h0", h0)
     c0 = None if c0 is None else as_numpy("c0", c0)
@@ -178,7 +181,6 @@ def _run(
         h0 = np.zeros((*states, projection or H), x.dtype)
     if c0 is None and CELLS[mode].has_cell_state:
         c0 = np.zeros((*states, H), x.dtype)
-    options["dropout"] = dropout
     inputs = (x, params, h0, c0)
     if training:
         recording = Recording(mode, inputs, options, dropout_seed=dropout_seed)
@@ -189,6 +191,7 @@ def _run(
     return outputs(*(array for array in found if array is not None))
 
 
+@described(FUNCTIONS, outputs="LSTMOutputs")
 def lstm(
     x: np.ndarray,
     params: np.ndarray,
@@ -212,36 +215,7 @@ def lstm(
 
     Parameters
     ----------
-    x : array [T, N, I]
-        Input.
-    params : array
-        All weights, then all biases, as one vector.
-    h0 : array [L*D, N, S], optional
-        Initial hidden states; zeros by default.
-    c0 : array [L*D, N, H], optional
-        Initial cell states; zeros by default.
-    hidden_size : int, optional
-        H; needed if no initial state tells it.
-    num_layers : int
-        L.
-    bidirectional : bool
-        D is 2 instead of 1.
-    projection_size : int
-        P; 0 is none.
-    lengths : integers [N], optional
-        Length of each sequence, 0 to T; beyond it y is 0.
-    clip_min, clip_max : float, optional
-        Range into which cell states are clipped; both or neither.
-    clip_nan : bool
-        NaN in cell states is clipped too.
-    dropout : float
-        Probability that an element of the output of a layer but the last is dropped; acts only in
-        training.
-    dropout_seed : int
-        The same seed drops the same elements.
-    training : bool
-        Keeps what `LSTMOutputs.backward` needs. The arrays given here and y are part of it: they
-        must not be changed before the last backward call.
+    {arguments}
     peephole : bool
         The gates see the cell state too: i and f that of the step before, o the new one.
 
@@ -263,27 +237,12 @@ def lstm(
     >>> gradients = outputs.backward(dy=y - target)
     >>> params -= 0.1 * gradients.params
     """
-    return _run(
-        LSTMOutputs,
-        "lstm_peephole" if peephole else "lstm",
-        x,
-        params,
-        h0,
-        c0,
-        hidden_size,
-        dropout,
-        dropout_seed,
-        training,
-        num_layers=num_layers,
-        bidirectional=bidirectional,
-        projection_size=projection_size,
-        lengths=None if lengths is None else as_numpy("lengths", lengths),
-        clip_min=clip_min,
-        clip_max=clip_max,
-        clip_nan=clip_nan,
-    )
+    options = locals()
+    mode = "lstm_peephole" if options.pop("peephole") else "lstm"
+    return _run(LSTMOutputs, mode, **options)
 
 
+@described(FUNCTIONS, outputs="Outputs")
 def gru(
     x: np.ndarray,
     params: np.ndarray,
@@ -302,28 +261,7 @@ def gru(
 
     Parameters
     ----------
-    x : array [T, N, I]
-        Input.
-    params : array
-        All weights, then all biases, as one vector.
-    h0 : array [L*D, N, H], optional
-        Initial states; zeros by default.
-    hidden_size : int, optional
-        H; needed without h0.
-    num_layers : int
-        L.
-    bidirectional : bool
-        D is 2 instead of 1.
-    lengths : integers [N], optional
-        Length of each sequence, 0 to T; beyond it y is 0.
-    dropout : float
-        Probability that an element of the output of a layer but the last is dropped; acts only in
-        training.
-    dropout_seed : int
-        The same seed drops the same elements.
-    training : bool
-        Keeps what `Outputs.backward` needs. The arrays given here and y are part of it: they
-        must not be changed before the last backward call.
+    {arguments}
     reset_after : bool
         The reset gate acts after the recurrent product, as in MXNet; if False before it, on h.
 
@@ -337,23 +275,12 @@ def gru(
     ValueError
         If an argument does not fit; the message names it.
     """
-    return _run(
-        Outputs,
-        "gru" if reset_after else "gru_reset_before",
-        x,
-        params,
-        h0,
-        None,
-        hidden_size,
-        dropout,
-        dropout_seed,
-        training,
-        num_layers=num_layers,
-        bidirectional=bidirectional,
-        lengths=None if lengths is None else as_numpy("lengths", lengths),
-    )
+    options = locals()
+    mode = "gru" if options.pop("reset_after") else "gru_reset_before"
+    return _run(Outputs, mode, **options)
 
 
+@described(FUNCTIONS, outputs="Outputs")
 def rnn(
     x: np.ndarray,
     params: np.ndarray,
@@ -372,8 +299,7 @@ def rnn(
 
     Parameters
     ----------
-    x, params, h0, hidden_size, num_layers, bidirectional, lengths, dropout, dropout_seed, training
-        As for `gru`.
+    {arguments}
     activation : {"tanh", "relu"}
         Activation of the units.
 
@@ -387,20 +313,7 @@ def rnn(
     ValueError
         If an argument does not fit; the message names it.
     """
-    if activation not in ("tanh", "relu"):
+    options = locals()
+    if options.pop("activation") not in ("tanh", "relu"):
         raise ValueError(f"activation: expected 'tanh' or 'relu', found {activation!r}")
-    return _run(
-        Outputs,
-        f"rnn_{activation}",
-        x,
-        params,
-        h0,
-        None,
-        hidden_size,
-        dropout,
-        dropout_seed,
-        training,
-        num_layers=num_layers,
-        bidirectional=bidirectional,
-        lengths=None if lengths is None else as_numpy("lengths", lengths),
-    )
+    return _run(Outputs, f"rnn_{activation}", **options)

@@ -9,7 +9,7 @@ from mxnet.rnn.rnn_cell import _normalize_sequence
 
 from fused_rnn import symbol
 from fused_rnn._arguments import check_probability, check_sizes
-from fused_rnn._cells import CELLS
+from fused_rnn._cells import VARIANTS
 
 __all__ = ["FusedRNNCell"]
 
@@ -37,7 +37,7 @@ class FusedRNNCell(mx.rnn.FusedRNNCell):
         super().__init__(*args, **kwargs)
         check_sizes(num_hidden=self._num_hidden, num_layers=self._num_layers)
         check_probability("dropout", self._dropout)
-        if self._mode in CELLS and CELLS[self._mode].native is not None:
+        if self._mode in VARIANTS:
             raise ValueError(f"mode: expected one that mx.rnn has, found '{self._mode}'")
 
     def unroll(

@@ -15,7 +15,7 @@ from fused_rnn import ndarray as nd
 from fused_rnn import symbol as sym
 from fused_rnn._amp import exact_lengths
 from fused_rnn._arguments import check_probability, check_sizes
-from fused_rnn._cells import CELLS, operator_attributes
+from fused_rnn._cells import VARIANTS, operator_attributes
 from fused_rnn.gluon.block import RecurrentBlock, are_arrays
 from fused_rnn.gluon.dropout import drop_recurrent_weights
 from fused_rnn.gluon.parameter import FusedParameter, split_params
@@ -131,7 +131,7 @@ class FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
 
     def _unfuse(self) -> stock.HybridSequentialRNNCell:
         """A stack of cells that share the parameter."""
-        if CELLS[self._mode].native is not None:
+        if self._mode in VARIANTS:
             raise NotImplementedError(f"_unfuse: mx.gluon.rnn has no cell '{self._mode}'")
         own = self._params
         self._params = split_params(self)  # where the base looks for what the cells shall share
@@ -142,9 +142,7 @@ class FusedLayer(RecurrentBlock, stock.rnn_layer._RNNLayer):
 
     def __repr__(self) -> str:
         described = super().__repr__()
-        if CELLS[self._mode].native is None:
-            return described
-        return f"{described[:-1]}, {self._mode})"
+        return f"{described[:-1]}, {self._mode})" if self._mode in VARIANTS else described
 
     def __call__(
         self,
