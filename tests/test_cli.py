@@ -133,7 +133,7 @@ def test_version(capsys, monkeypatch):
 @pytest.mark.parametrize("commit", [None, "0123456789ab"])
 def test_info(capsys, monkeypatch, commit):
     """A wheel has no commit."""
-    monkeypatch.setattr("fused_rnn.bench.environment.commit", lambda: commit)
+    monkeypatch.setattr("fused_rnn.environment.commit", lambda: commit)
     monkeypatch.setattr(sys, "argv", ["fused-rnn", "info"])
     cli.main()
     lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())

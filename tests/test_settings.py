@@ -74,8 +74,7 @@ def test_gemm_backend():
 
 def test_a_build_without_onednn(monkeypatch, tmp_path, capsys):
     """As with MKL: its version is left out."""
-    from fused_rnn import cli
-    from fused_rnn.bench import environment
+    from fused_rnn import cli, environment
 
     assert environment.describe()["oneDNN"] is not None
     monkeypatch.setattr(environment, "PACKAGE", tmp_path)

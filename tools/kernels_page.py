@@ -15,8 +15,7 @@ from typing import Any, Callable, Iterator, NamedTuple
 
 from kernel_counters import TOOLS, counters_of_call
 
-from fused_rnn import _core
-from fused_rnn.bench import environment
+from fused_rnn import _core, environment
 from fused_rnn.bench.tables import Table
 
 INTRODUCTION = """# Kernels, one by one

@@ -28,7 +28,7 @@ from examples.deepspeech2.audio import BANDS
 from examples.deepspeech2.data import BLANK
 from examples.deepspeech2.model import CELLS, PRESETS, Config, DeepSpeech2
 from examples.inputs import InputError, named_errors, real, whole, writable
-from fused_rnn.bench import environment
+from fused_rnn import environment
 
 NAMES = {"ours": "ours", "native": "mx.gluon.rnn", "torch": "PyTorch"}
 RATE = 1e-4

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from examples.deepspeech2 import train
 from examples.inputs import whole
-from fused_rnn.bench.environment import core_count
+from fused_rnn.environment import core_count
 
 _SERVE = [sys.executable, "-c", "import mxnet"]  # in these roles the import serves until the end
 _SIGNAL_OF_DEATH = 1  # prctl: the signal to get when the parent has died

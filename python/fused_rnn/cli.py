@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 
 import fused_rnn
-from fused_rnn import script
-from fused_rnn.bench import compare, ds2, environment, full
-from fused_rnn.bench.options import UserError
+from fused_rnn import environment, script
+from fused_rnn._errors import UserError
 
-BENCHMARKS = (
-    (
-        "ds2",
-        "the DeepSpeech2 layers, native operator against ours",
-        ds2.add_arguments,
-        ds2.run,
-    ),
-    (
-        "grid",
-        "many shapes, ours against all peers that are installed",
-        full.add_arguments,
-        full.run,
-    ),
-    (
-        "report",
-        "tables, page and plots of an earlier run of the grid",
-        full.add_report_arguments,
-        full.report_saved,
-    ),
-    (
-        "compare",
-        "what changed between two runs of ds2 or of the grid",
-        compare.add_arguments,
-        compare.run,
-    ),
-)
+# What the benchmarks need, which `pip install fused-rnn` by itself does not bring.
+BENCH = ("fused_rnn.bench", "matplotlib", "rich", "tqdm")
 
 
 def info(args: argparse.Namespace) -> None:
@@ -51,8 +27,21 @@ def info(args: argparse.Namespace) -> None:
             print(f"{name:10} {words[value] if isinstance(value, bool) else value}")
 
 
-def parser() -> argparse.ArgumentParser:
-    """All commands."""
+def add_benchmarks(parser: argparse.ArgumentParser) -> None:
+    """Adds the commands of fused_rnn.bench; raises UserError without what they need."""
+    missing = [name for name in BENCH if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"bench: expected {', '.join(BENCH)}, {', '.join(missing)} not installed; install with "
+            "pip install 'fused-rnn[bench]'"
+        )
+    from fused_rnn.bench import commands
+
+    commands.add_benchmarks(parser)
+
+
+def parser(benchmarks: bool) -> argparse.ArgumentParser:
+    """All commands, those of the benchmarks only if wanted."""
     result = argparse.ArgumentParser(prog="fused-rnn", description="Fused RNN layers for MXNet")
     result.add_argument("--version", action="version", version=f"%(prog)s {fused_rnn.__version__}")
     commands = result.add_subparsers(required=True, metavar="COMMAND")
@@ -67,21 +56,22 @@ def parser() -> argparse.ArgumentParser:
     script.add_arguments(program)
     program.set_defaults(run=script.run)
     bench = commands.add_parser("bench", help="benchmarks")
-    benchmarks = bench.add_subparsers(required=True, metavar="BENCHMARK")
-    for name, meaning, add_arguments, run in BENCHMARKS:
-        benchmark = benchmarks.add_parser(name, help=meaning)
-        add_arguments(benchmark)
-        benchmark.set_defaults(run=run)
+    if benchmarks:
+        add_benchmarks(bench)
     return result
 
 
 def main() -> None:
-    args = parser().parse_args()
     try:
-        fused_rnn.isa()  # which the environment may ask for in vain
-    except ValueError as error:
-        sys.exit(str(error))
-    try:
+        args = parser(benchmarks=sys.argv[1:2] == ["bench"]).parse_args()
+        _check_isa()
         args.run(args)
     except UserError as error:
         sys.exit(str(error))
+
+
+def _check_isa() -> None:
+    try:
+        fused_rnn.isa()
+    except ValueError as error:  # the environment asks for one in vain
+        raise UserError(str(error)) from error

@@ -11,7 +11,7 @@ import runpy
 import sys
 import types
 
-from fused_rnn.bench.options import UserError
+from fused_rnn._errors import UserError
 from fused_rnn.install import install
 
 

@@ -20,8 +20,9 @@ import numpy as np
 from tqdm import tqdm
 
 import fused_rnn
-from fused_rnn import _core
-from fused_rnn.bench import environment, options, report
+from fused_rnn import _core, environment
+from fused_rnn._errors import UserError
+from fused_rnn.bench import options, report
 from fused_rnn.bench.problem import ELEMENT_BYTES, Problem
 from fused_rnn.bench.report import Row
 from fused_rnn.bench.results import MODES, pass_name
@@ -224,7 +225,7 @@ def bytes_needed(problem: Problem) -> int:
             dtype=problem.dtype,
         )
     except ValueError as error:
-        raise options.UserError(f"sizes: {error}") from error
+        raise UserError(f"sizes: {error}") from error
     rows = problem.T * problem.N * ELEMENT_BYTES[problem.dtype]
     arrays = sizes["params"] + rows * (problem.I + problem.D * problem.H)
     return 3 * arrays + 2 * (sizes["reserve"] + sizes["workspace_backward"])

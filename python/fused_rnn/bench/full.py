@@ -12,8 +12,8 @@ from typing import Iterator
 
 from tqdm import tqdm
 
+from fused_rnn import environment
 from fused_rnn.bench import (
-    environment,
     grid,
     measure,
     options,

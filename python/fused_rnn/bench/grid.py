@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
-from fused_rnn.bench.options import UserError, read_json
+from fused_rnn._errors import UserError
+from fused_rnn.bench.options import read_json
 from fused_rnn.bench.peers import PEERS
 from fused_rnn.bench.problem import ELEMENT_BYTES, Problem
 from fused_rnn.bench.results import MODES

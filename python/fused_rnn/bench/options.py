@@ -12,14 +12,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable
 
-from fused_rnn.bench import environment
+from fused_rnn import environment
+from fused_rnn._errors import UserError
 
 MOST_THREADS = 1024
 LARGEST = 2**31 - 1  # MXNet's sizes
-
-
-class UserError(ValueError):
-    """A mistake of the user's; the message ends the program."""
 
 
 def whole(least: int, most: int = LARGEST) -> Callable[[str], int]:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from fused_rnn.bench import environment
+from fused_rnn import environment
 from fused_rnn.bench.problem import Problem
 
 WORKERS = Path(__file__).with_name("workers")

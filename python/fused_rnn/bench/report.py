@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Hashable
 
+from fused_rnn._errors import UserError
 from fused_rnn.bench import pages
-from fused_rnn.bench.options import UserError, free_stem
+from fused_rnn.bench.options import free_stem
 from fused_rnn.bench.peers import NATIVE, OURS
 from fused_rnn.bench.problem import Problem
 from fused_rnn.bench.results import MODES, key, pass_name

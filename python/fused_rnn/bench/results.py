@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fused_rnn.bench.options import UserError, read_json
+from fused_rnn._errors import UserError
+from fused_rnn.bench.options import read_json
 from fused_rnn.bench.peers import NATIVE, OURS
 from fused_rnn.bench.problem import Problem
 
