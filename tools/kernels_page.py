@@ -125,6 +125,24 @@ def gates(reports: list[Report]) -> Table:
     return Table("Gates", note, ["", "mode", "pass", *TYPES[:2]], lines)
 
 
+def activations(reports: list[Report]) -> Table:
+    def text(entry: Entry) -> str:
+        rate = entry.rate("kernel")
+        return f"{1e9 / rate:.2f}: {entry.rate('fma') / rate / 2:.0f}"
+
+    lines = [
+        [report.isa, kind, *line[1:3]]
+        for report in reports
+        for kind in ("sigmoid", "tanh")
+        for line in report.lines(kind, text)
+    ]
+    note = (
+        "ns for a number of an array in the first-level cache, and how many multiply-adds the FMA "
+        "peak does in that time."
+    )
+    return Table("Activations", note, ["", "", *TYPES[:2]], lines)
+
+
 def products(reports: list[Report]) -> Table:
     def text(entry: Entry, name: str) -> str:
         if name not in entry.work:
@@ -191,7 +209,13 @@ def tables(programs: list[Path], options: list[str]) -> Iterator[Table]:
         "backward pack them: GB/s that are read. As many are written, which the probe does not do."
     )
     yield reading(reports, "Packing", note, ["pack_transposed", "pack"], "K")
+    note = (
+        "Arrays of so many bytes in the 16-bit type, to float32 (`widen`) and back: GB/s that are "
+        "read."
+    )
+    yield reading(reports, "Conversions", note, ["widen", "narrow"], "bytes")
     yield gates(reports)
+    yield activations(reports)
     yield products(libraries)
     yield counters(reports, options)
     machine = {**environment.describe(), "compiler": reports[0].about["compiler"]}

@@ -1,6 +1,6 @@
-// Times every kernel by itself, with the instruction set that FUSED_RNN_MAX_ISA allows, next to
-// what the processor can do at most (the probes of kernel_table.h). Prints JSON; the entries
-// (bench.h) are named KIND/DTYPE/DETAIL.
+// Times every kernel of kernel_list.h by itself, with the instruction set that FUSED_RNN_MAX_ISA
+// allows, next to what the processor can do at most (the probes of kernel_table.h), and the large
+// products. Prints JSON; the entries (bench.h) are named KIND/DTYPE/DETAIL.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 #include "bench/bench.h"
 #include "cells/cells.h"
 #include "fused_rnn/rnn.h"
-#include "kernels/kernel_table.h"
+#include "kernels/kernel_list.h"
 #include "rnn/gemm.h"
 #include "rnn/memory_plan.h"
 #include "rnn/packed_weights.h"
@@ -24,6 +24,11 @@ namespace fused_rnn {
 namespace {
 
 volatile double g_sink;
+
+template <typename Kernel>
+std::string NameOf(const char* kind, Kernel, const std::string& detail) {
+  return std::string(kind) + "/" + kTypeName<typename Kernel::Type> + "/" + detail;
+}
 
 template <typename Real>
 Timed FmaProbe() {
@@ -47,14 +52,15 @@ void Read(const Weight* data, int64_t n) {
 // A recurrent product's tiles of one row up to an input product's 60, at K = 800. Panels of more
 // than the second-level cache holds, in the order of a recurrence (recurrence.h).
 template <typename Real, typename Weight>
-void Tiles(Bench* bench, const char* dtype) {
+void Time(Bench* bench, kernel::Gemm<Real, Weight> kernel) {
   constexpr int64_t K = 800, kBytes = 5'000'000;
   const int64_t V = Kernels<Real>(ActiveIsa()).lanes, tile = kTilePanels * K * V;
   const int64_t tile_bytes = tile * static_cast<int64_t>(sizeof(Weight));
   const int64_t tiles = bench->options().quick ? 2 : kBytes / tile_bytes;
   const Array<Weight> panels(tiles * tile);
+  const auto gemm_of_rows = kernel.Of(ActiveIsa());
   for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 20, 40, 60}) {
-    const std::string name = std::string("tile/") + dtype + "/" + std::to_string(rows);
+    const std::string name = NameOf("tile", kernel, std::to_string(rows));
     if (!bench->Wants(name)) continue;
     const Array<Real> a(rows * K), c(rows * kTilePanels * V);
     int64_t step = 0;
@@ -65,9 +71,8 @@ void Tiles(Bench* bench, const char* dtype) {
       sweep([&](BlockTile at) {
         // The recurrent products prefetch, the input products (more rows) do not.
         const Weight* next = rows <= kTileRows ? panels.get() + at.next * tile : nullptr;
-        Panels<Real, Weight>(ActiveIsa())
-            .gemm({rows, K, kTilePanels, a.get(), K, panels.get() + at.begin * tile, c.get(),
-                   kTilePanels * V, false, next});
+        gemm_of_rows({rows, K, kTilePanels, a.get(), K, panels.get() + at.begin * tile, c.get(),
+                      kTilePanels * V, false, next});
       });
     };
     const auto read = [&] {
@@ -80,22 +85,21 @@ void Tiles(Bench* bench, const char* dtype) {
 }
 
 // One row with weights that are not packed, of sizes for each level of cache.
-template <typename Weight>
-void RowProducts(Bench* bench, const char* dtype) {
+template <typename Real, typename Weight>
+void Time(Bench* bench, kernel::RowGemm<Real, Weight> kernel) {
   constexpr int64_t K = 800, row_bytes = K * static_cast<int64_t>(sizeof(Weight));
   for (int64_t bytes : {64'000, 512'000, 5'120'000}) {
-    const std::string name = std::string("row/") + dtype + "/" + std::to_string(bytes);
+    const std::string name = NameOf("row", kernel, std::to_string(bytes));
     if (!bench->Wants(name)) continue;
     const int64_t columns = bytes / row_bytes;
     const Array<Weight> w(columns * K);
-    const Array<float> a(K), c(columns);
-    const auto gemm = [&] {
-      Panels<float, Weight>(ActiveIsa())
-          .row_gemm({1, K, columns, a.get(), K, w.get(), K, c.get(), columns});
+    const Array<Real> a(K), c(columns);
+    const auto row_gemm = [&, run = kernel.Of(ActiveIsa())] {
+      run({1, K, columns, a.get(), K, w.get(), K, c.get(), columns});
     };
     const double work = static_cast<double>(columns * row_bytes);
-    bench->Measure(name,
-                   {{"kernel", work, gemm}, {"read", work, [&] { Read(w.get(), columns * K); }}});
+    bench->Measure(
+        name, {{"kernel", work, row_gemm}, {"read", work, [&] { Read(w.get(), columns * K); }}});
   }
 }
 
@@ -109,40 +113,103 @@ void PackTiles(const Weight* w, int64_t columns, int64_t K, Weight* panels) {
   }
 }
 
-// The recurrent weights [4K, K] of an LSTM with K units, as the forward (transposed) and the
-// backward pack them.
-template <typename Real, typename Weight>
-void Packing(Bench* bench, const char* dtype) {
-  const auto& kernels = Panels<Real, Weight>(ActiveIsa());
-  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
+// The recurrent weights [4K, K] of an LSTM with K units: pack(w, panels, K).
+template <typename Kernel, typename PackWeights>
+void TimePacking(Bench* bench, Kernel kernel, const PackWeights& pack) {
+  using Weight = typename Kernel::Type;
   for (int64_t K : {64, 800, 1024}) {
-    const std::string detail = std::string("/") + dtype + "/" + std::to_string(K);
-    if (!bench->Wants("pack" + detail) && !bench->Wants("pack_transposed" + detail)) continue;
+    const std::string name = NameOf(kernel.kName, kernel, std::to_string(K));
+    if (!bench->Wants(name)) continue;
     const int64_t size = 4 * K * K;
     const Array<Weight> w(size), panels(size);
-    const auto transposed = [&] {
-      for (int64_t j = 0; j < 4 * K; j += V) {
-        kernels.pack_transposed(w.get() + j * K, K, V, K, panels.get() + j * K, V);
-      }
-    };
-    const auto plain = [&] { PackTiles<Real, Weight>(w.get(), K, 4 * K, panels.get()); };
     const double work = static_cast<double>(size) * sizeof(Weight);
-    const Timed read{"read", work, [&] { Read(w.get(), size); }};
-    bench->Measure("pack_transposed" + detail, {{"kernel", work, transposed}, read});
-    bench->Measure("pack" + detail, {{"kernel", work, plain}, read});
+    bench->Measure(name, {{"kernel", work, [&] { pack(w.get(), panels.get(), K); }},
+                          {"read", work, [&] { Read(w.get(), size); }}});
   }
 }
+
+// As the forward packs them.
+template <typename Real, typename Weight>
+void Time(Bench* bench, kernel::PackTransposed<Real, Weight> kernel) {
+  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
+  const auto pack = kernel.Of(ActiveIsa());
+  TimePacking(bench, kernel, [&](const Weight* w, Weight* panels, int64_t K) {
+    for (int64_t j = 0; j < 4 * K; j += V) pack(w + j * K, K, V, K, panels + j * K, V);
+  });
+}
+
+// As the backward does.
+template <typename Real, typename Weight>
+void Time(Bench* bench, kernel::Pack<Real, Weight> kernel) {
+  TimePacking(bench, kernel, [](const Weight* w, Weight* panels, int64_t K) {
+    PackTiles<Real, Weight>(w, K, 4 * K, panels);
+  });
+}
+
+// Tensors of sizes for each level of cache: bytes of the 16-bit type, which are read or written.
+template <typename From, typename To, typename Kernel>
+void TimeConversion(Bench* bench, Kernel kernel) {
+  for (int64_t bytes : {4'096, 128'000, 2'560'000}) {
+    const std::string name = NameOf(kernel.kName, kernel, std::to_string(bytes));
+    if (!bench->Wants(name)) continue;
+    const int64_t n = bytes / 2;
+    const Array<From> from(n);
+    const Array<To> to(n);
+    const double work = static_cast<double>(n) * sizeof(From);
+    bench->Measure(name, {{"kernel", work,
+                           [&, run = kernel.Of(ActiveIsa())] { run(from.get(), to.get(), n); }},
+                          {"read", work, [&] { Read(from.get(), n); }}});
+  }
+}
+
+template <typename Half>
+void Time(Bench* bench, kernel::Widen<Half> kernel) {
+  TimeConversion<Half, float>(bench, kernel);
+}
+
+template <typename Half>
+void Time(Bench* bench, kernel::Narrow<Half> kernel) {
+  TimeConversion<float, Half>(bench, kernel);
+}
+
+// An array in the first-level cache.
+template <typename Real, typename Kernel>
+void TimeActivation(Bench* bench, Kernel kernel) {
+  constexpr int64_t kSize = 1024;
+  const std::string name = NameOf(kernel.kName, kernel, std::to_string(kSize));
+  if (!bench->Wants(name)) return;
+  const Array<Real> x(kSize), y(kSize);
+  bench->Measure(name, {{"kernel", static_cast<double>(kSize),
+                         [&, run = kernel.Of(ActiveIsa())] { run(x.get(), y.get(), kSize); }},
+                        FmaProbe<Real>()});
+}
+
+template <typename Real>
+void Time(Bench* bench, kernel::Sigmoid<Real> kernel) {
+  TimeActivation<Real>(bench, kernel);
+}
+
+template <typename Real>
+void Time(Bench* bench, kernel::Tanh<Real> kernel) {
+  TimeActivation<Real>(bench, kernel);
+}
+
+// The probes are timed beside all others.
+template <typename Real>
+void Time(Bench*, kernel::FmaRounds<Real>) {}
+template <typename Real>
+void Time(Bench*, kernel::ReadAll<Real>) {}
 
 // The gate arithmetic of one tile of a training step of 20 sequences; everything is in the
 // first-level cache.
 template <typename Real>
-void Gates(Bench* bench, const char* dtype) {
+void Time(Bench* bench, kernel::Cells<Real> kernel) {
   constexpr int64_t kRows = 20;
   for (int mode = 0; mode < kCellCount; ++mode) {
     const Cell& cell = kCells[mode];
     const int64_t G = cell.gates;
     const int64_t units = BlocksPerTile(G, kRows) * Kernels<Real>(ActiveIsa()).lanes;
-    const std::string name = std::string("gates/") + dtype + "/" + cell.name;
+    const std::string name = NameOf("gates", kernel, cell.name);
     if (!bench->Wants(name)) continue;
     const int64_t size = kRows * cell.sums() * units;  // of the largest
     const Array<Real> tile(size), gates(size), vectors(size), sums(size), gradients(size),
@@ -181,7 +248,7 @@ void Gates(Bench* bench, const char* dtype) {
     backward.unit_weights = vectors.get();
     backward.sums = sums.get();
     const double work = static_cast<double>(kRows * units);
-    const CellKernels<Real>& kernels = Kernels<Real>(ActiveIsa()).cells[mode];
+    const CellKernels<Real>& kernels = kernel.Of(ActiveIsa())[mode];
     const auto run = [&cell](auto* stages, const auto& args) {
       for (int s = 0; s < cell.stages; ++s) stages[s](args);
     };
@@ -216,7 +283,8 @@ void OwnProduct(const PanelLayout& layout, int64_t M, int64_t chunk, const Real*
 // tile, and dW = dgates^T x and dx = dgates W, for which the backward has a library. Own times
 // include the packing.
 template <typename Real>
-void Products(Bench* bench, const char* dtype) {
+void Products(Bench* bench) {
+  const char* dtype = kTypeName<Real>;
   if (!bench->Wants(std::string("product/") + dtype)) return;
   Problem problem;
   problem.T = bench->options().quick ? 3 : 300;
@@ -282,21 +350,10 @@ void Run(const Options& options) {
       "{\"isa\": \"%s\", \"lanes\": %d, \"backend\": \"%s\", \"compiler\": \"GCC %s\", "
       "\"entries\": [",
       IsaName(), Kernels<float>(ActiveIsa()).lanes, GemmBackend(), __VERSION__);
-  Tiles<float, float>(&bench, "float32");
-  Tiles<double, double>(&bench, "float64");
-  Tiles<float, Float16>(&bench, "float16");
-  Tiles<float, BFloat16>(&bench, "bfloat16");
-  RowProducts<float>(&bench, "float32");
-  RowProducts<Float16>(&bench, "float16");
-  RowProducts<BFloat16>(&bench, "bfloat16");
-  Packing<float, float>(&bench, "float32");
-  Packing<double, double>(&bench, "float64");
-  Packing<float, Float16>(&bench, "float16");
-  Gates<float>(&bench, "float32");
-  Gates<double>(&bench, "float64");
+  ForEachKernel([&](auto kernel) { Time(&bench, kernel); });
   if (ActiveIsa() == DetectedIsa()) {  // libraries choose theirs for themselves
-    Products<float>(&bench, "float32");
-    Products<double>(&bench, "float64");
+    Products<float>(&bench);
+    Products<double>(&bench);
   }
   std::printf("\n]}\n");
 }

@@ -4,10 +4,10 @@
 // Both come from exp by the usual argument reduction, x = k ln 2 + r with |r| <= ln 2 / 2, and the
 // Taylor series of exp(r), whose remainder at this r is below a quarter of a unit in the last place
 // (float: degree 7, 0.35^8/8! = 5e-9; double: degree 13, 0.35^14/14! = 4e-18). Error bound, checked
-// by tests/cpp/activations_test.cc: 3 units in the last place for both functions and both types;
-// for a sigmoid down to x = -87 (float) or -708 (double), below which it stays at its value there,
-// 1.6e-38 or 3.3e-308. Results are in [0, 1] and [-1, 1] for every argument, infinities included;
-// NaN comes only from NaN.
+// by tests/cpp/kernel_tests/activations.h: 3 units in the last place for both functions and both
+// types; for a sigmoid down to x = -87 (float) or -708 (double), below which it stays at its value
+// there, 1.6e-38 or 3.3e-308. Results are in [0, 1] and [-1, 1] for every argument, infinities
+// included; NaN comes only from NaN.
 #ifndef FUSED_RNN_KERNELS_ACTIVATIONS_INL_H_
 #define FUSED_RNN_KERNELS_ACTIVATIONS_INL_H_
 

@@ -1,7 +1,6 @@
 #include "kernels/kernel_table.h"
 
 namespace fused_rnn {
-namespace {
 
 const IsaTables& TablesOf(Isa isa) {
   static constexpr const IsaTables* kByIsa[] = {
@@ -10,8 +9,6 @@ const IsaTables& TablesOf(Isa isa) {
   };
   return *kByIsa[static_cast<int>(isa)];
 }
-
-}  // namespace
 
 template <>
 const KernelTable<float>& Kernels<float>(Isa isa) {

@@ -85,21 +85,22 @@ struct HalfKernelTable {
   ConvertKernels<BFloat16> bf16;
 };
 
-// The tables of an instruction set, by the types that are asked for: (float | double), and for
-// panels also (float, 16-bit type).
-template <typename Real>
-const KernelTable<Real>& Kernels(Isa isa);
-template <typename Real, typename Weight>
-const PanelKernels<Real, Weight>& Panels(Isa isa);
-template <typename Half>
-const ConvertKernels<Half>& Converters(Isa isa);
-
 // All tables of an instruction set.
 struct IsaTables {
   KernelTable<float> f32;
   KernelTable<double> f64;
   HalfKernelTable half;
 };
+const IsaTables& TablesOf(Isa isa);
+
+// The same by the types that are asked for: (float | double), and for panels also (float, 16-bit
+// type).
+template <typename Real>
+const KernelTable<Real>& Kernels(Isa isa);
+template <typename Real, typename Weight>
+const PanelKernels<Real, Weight>& Panels(Isa isa);
+template <typename Half>
+const ConvertKernels<Half>& Converters(Isa isa);
 
 // The tables themselves, one per build of kernels.cc.
 #define FUSED_RNN_ISA_ENTRY(name, base, flags, features) \

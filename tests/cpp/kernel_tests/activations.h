@@ -1,4 +1,7 @@
-// sigmoid and tanh of every instruction set against long double: error bounds, ranges, NaN, tails.
+// sigmoid and tanh against long double: error bounds, ranges, NaN, tails.
+#ifndef FUSED_RNN_TESTS_CPP_KERNEL_TESTS_ACTIVATIONS_H_
+#define FUSED_RNN_TESTS_CPP_KERNEL_TESTS_ACTIVATIONS_H_
+
 #include <cfloat>
 #include <cmath>
 #include <cstring>
@@ -9,8 +12,7 @@
 #include "base/team.h"
 #include "check.h"
 #include "guarded_array.h"
-#include "isas.h"
-#include "kernels/kernel_table.h"
+#include "kernels/kernel_list.h"
 #include "random.h"
 
 namespace fused_rnn {
@@ -21,12 +23,9 @@ namespace {
 constexpr double kMaxUlp = 3;
 
 template <typename Real>
-using MapFunction = void (*)(const Real*, Real*, int64_t);
-
-template <typename Real>
 struct Activation {
   const char* name;
-  MapFunction<Real> KernelTable<Real>::* kernel;
+  void (*kernel)(const Real*, Real*, int64_t);
   long double (*exact)(long double);
   Real low, high;  // the values' range
   Real saturates;  // below this argument only closeness to 0 is promised
@@ -34,14 +33,6 @@ struct Activation {
 
 long double ExactSigmoid(long double x) { return 1 / (1 + expl(-x)); }
 long double ExactTanh(long double x) { return tanhl(x); }
-
-template <typename Real>
-std::vector<Activation<Real>> Activations() {
-  const Real infinity = std::numeric_limits<Real>::infinity();
-  return {
-      {"sigmoid", &KernelTable<Real>::sigmoid, ExactSigmoid, 0, 1, sizeof(Real) == 4 ? -87 : -708},
-      {"tanh", &KernelTable<Real>::tanh, ExactTanh, -1, 1, -infinity}};
-}
 
 // |result - exact| in units in the last place of `exact`.
 template <typename Real>
@@ -133,57 +124,40 @@ void ForDenseArguments(const Body& body) {
   }
 }
 
-// Runs `body` as a user would and as a team's thread does, body(flushed).
-template <typename Body>
-void ForBothSubnormalModes(const Body& body) {
-  {
-    Scope scope("subnormals kept");
-    body(false);
-  }
-  Scope scope("subnormals flushed");
-  body(true);
-}
-
 template <typename Real>
 void Map(const Activation<Real>& f, const std::vector<Real>& x, bool flushed,
          std::vector<Real>* y) {
   std::optional<FlushSubnormals> flush;
   if (flushed) flush.emplace();
   y->assign(x.size(), std::numeric_limits<Real>::quiet_NaN());
-  (Kernels<Real>(ActiveIsa()).*f.kernel)(x.data(), y->data(), static_cast<int64_t>(x.size()));
+  f.kernel(x.data(), y->data(), static_cast<int64_t>(x.size()));
 }
 
 template <typename Real>
 void TestErrors(const Activation<Real>& f) {
-  double max_ulp[3][2] = {};
+  double max_ulp[2] = {};
   std::vector<long double> exact;
   std::vector<Real> y;
   const auto test = [&](const std::vector<Real>& x) {
     exact.clear();
     for (Real value : x) exact.push_back(f.exact(value));
-    ForEachIsa([&] {
-      ForBothSubnormalModes([&](bool flushed) {
-        Map(f, x, flushed, &y);
-        double* max = &max_ulp[static_cast<int>(ActiveIsa())][flushed];
-        for (size_t i = 0; i < x.size(); ++i) {
-          if (Good(f, x[i], y[i], exact[i], flushed, max)) continue;
-          Scope scope("%s(%.17g) = %.17g, expected %.17g", f.name, double{x[i]}, double{y[i]},
-                      static_cast<double>(exact[i]));
-          CHECK(!"within the bound");
-        }
-      });
-    });
+    for (bool flushed : {false, true}) {  // subnormals, as in a team's thread
+      Scope mode_scope("subnormals %s", flushed ? "flushed" : "kept");
+      Map(f, x, flushed, &y);
+      for (size_t i = 0; i < x.size(); ++i) {
+        if (Good(f, x[i], y[i], exact[i], flushed, &max_ulp[flushed])) continue;
+        Scope scope("%s(%.17g) = %.17g, expected %.17g", f.name, double{x[i]}, double{y[i]},
+                    static_cast<double>(exact[i]));
+        CHECK(!"within the bound");
+      }
+    }
   };
   test(SpecialArguments<Real>());
   test(Nans<Real>());
   ForDenseArguments<Real>(test);
-  ForEachIsa([&] {
-    const int isa = static_cast<int>(ActiveIsa());
-    std::printf("%s<%s> %s: at most %.3f ulp, with subnormals flushed %.3f\n", f.name,
-                sizeof(Real) == 4 ? "float" : "double", IsaName(ActiveIsa()), max_ulp[isa][0],
-                max_ulp[isa][1]);
-    CHECK(max_ulp[isa][0] > 0.5 && max_ulp[isa][1] > 0.5);  // the rounding alone costs this much
-  });
+  std::printf("%s: at most %.3f ulp, with subnormals flushed %.3f\n", f.name, max_ulp[0],
+              max_ulp[1]);
+  CHECK(max_ulp[0] > 0.5 && max_ulp[1] > 0.5);  // the rounding alone costs this much
 }
 
 // Every length up to two vectors and a tail, every place in it: what a lane computes depends on its
@@ -192,68 +166,64 @@ template <typename Real>
 void TestLanes(const Activation<Real>& f) {
   std::vector<Real> specials = Nans<Real>();
   for (Real value : SpecialArguments<Real>()) specials.push_back(value);
-  ForEachIsa([&] {
-    const KernelTable<Real>& kernels = Kernels<Real>(ActiveIsa());
-    std::vector<Real> alone;
-    Map(f, specials, false, &alone);
-    const std::vector<Real> ordinary = {Real(0.75)};
-    std::vector<Real> expected;
-    Map(f, ordinary, false, &expected);
-    size_t next = 0;
-    for (int64_t n = 1; n <= 2 * kernels.lanes + 1; ++n) {
-      GuardedArray<Real> x(n), y(n);
-      for (int64_t place = 0; place < n; ++place) {
-        for (int repeat = 0; repeat < 8; ++repeat, next = (next + 1) % specials.size()) {
-          Scope scope("n %d, place %d, %s(%g)", static_cast<int>(n), static_cast<int>(place),
-                      f.name, double{specials[next]});
-          std::fill(x.begin(), x.end(), ordinary[0]);
-          std::fill(y.begin(), y.end(), std::numeric_limits<Real>::quiet_NaN());
-          x[place] = specials[next];
-          (kernels.*f.kernel)(x.data(), y.data(), n);
-          bool same = true;
-          for (int64_t i = 0; i < n; ++i) {
-            const Real want = i == place ? alone[next] : expected[0];
-            same = same && (std::isnan(want) ? std::isnan(y[i]) : y[i] == want);
-          }
-          CHECK(same);
-          CHECK(x.Intact() && y.Intact());
+  std::vector<Real> alone;
+  Map(f, specials, false, &alone);
+  const std::vector<Real> ordinary = {Real(0.75)};
+  std::vector<Real> expected;
+  Map(f, ordinary, false, &expected);
+  size_t next = 0;
+  for (int64_t n = 1; n <= 2 * Kernels<Real>(ActiveIsa()).lanes + 1; ++n) {
+    GuardedArray<Real> x(n), y(n);
+    for (int64_t place = 0; place < n; ++place) {
+      for (int repeat = 0; repeat < 8; ++repeat, next = (next + 1) % specials.size()) {
+        Scope scope("n %d, place %d, %s(%g)", static_cast<int>(n), static_cast<int>(place), f.name,
+                    double{specials[next]});
+        std::fill(x.begin(), x.end(), ordinary[0]);
+        std::fill(y.begin(), y.end(), std::numeric_limits<Real>::quiet_NaN());
+        x[place] = specials[next];
+        f.kernel(x.data(), y.data(), n);
+        bool same = true;
+        for (int64_t i = 0; i < n; ++i) {
+          const Real want = i == place ? alone[next] : expected[0];
+          same = same && (std::isnan(want) ? std::isnan(y[i]) : y[i] == want);
         }
+        CHECK(same);
+        CHECK(x.Intact() && y.Intact());
       }
     }
-  });
+  }
 }
 
-// f(-x) = -f(x) for tanh, bit by bit; sigmoid is 1/2 at both zeros.
+// 1/2 at both zeros.
 template <typename Real>
-void TestSymmetry() {
-  const std::vector<Activation<Real>> functions = Activations<Real>();
-  ForEachIsa([&] {
-    std::vector<Real> x, minus_x, y, minus_y;
-    for (Real value : SpecialArguments<Real>()) x.push_back(value);
-    for (Real value : x) minus_x.push_back(-value);
-    Map(functions[1], x, false, &y);
-    Map(functions[1], minus_x, false, &minus_y);
-    for (Real& value : minus_y) value = -value;
-    CHECK(std::memcmp(y.data(), minus_y.data(), y.size() * sizeof(Real)) == 0);
-    Map(functions[0], {Real(0), Real(-0.0)}, false, &y);
-    CHECK_EQ(y[0], Real(0.5));
-    CHECK_EQ(y[1], Real(0.5));
-  });
+void TestKernel(kernel::Sigmoid<Real> sigmoid) {
+  const Activation<Real> f = {
+      sigmoid.kName, sigmoid.Of(ActiveIsa()), ExactSigmoid, 0, 1, sizeof(Real) == 4 ? -87 : -708};
+  TestErrors(f);
+  TestLanes(f);
+  std::vector<Real> y;
+  Map(f, {Real(0), Real(-0.0)}, false, &y);
+  CHECK_EQ(y[0], Real(0.5));
+  CHECK_EQ(y[1], Real(0.5));
+}
+
+// f(-x) = -f(x), bit by bit.
+template <typename Real>
+void TestKernel(kernel::Tanh<Real> tanh) {
+  const Real infinity = std::numeric_limits<Real>::infinity();
+  const Activation<Real> f = {tanh.kName, tanh.Of(ActiveIsa()), ExactTanh, -1, 1, -infinity};
+  TestErrors(f);
+  TestLanes(f);
+  const std::vector<Real> x = SpecialArguments<Real>();
+  std::vector<Real> minus_x, y, minus_y;
+  for (Real value : x) minus_x.push_back(-value);
+  Map(f, x, false, &y);
+  Map(f, minus_x, false, &minus_y);
+  for (Real& value : minus_y) value = -value;
+  CHECK(std::memcmp(y.data(), minus_y.data(), y.size() * sizeof(Real)) == 0);
 }
 
 }  // namespace
 }  // namespace fused_rnn
 
-int main() {
-  using namespace fused_rnn;
-  ForEachReal([](auto real) {
-    using Real = decltype(real);
-    Scope scope("%s", sizeof(Real) == 4 ? "float" : "double");
-    for (const Activation<Real>& f : Activations<Real>()) {
-      TestErrors(f);
-      TestLanes(f);
-    }
-    TestSymmetry<Real>();
-  });
-  return TestResult();
-}
+#endif  // FUSED_RNN_TESTS_CPP_KERNEL_TESTS_ACTIVATIONS_H_

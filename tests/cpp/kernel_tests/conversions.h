@@ -1,6 +1,7 @@
 // The 16-bit types' conversions, in base/half.h and in the kernels: exact, and rounded to the
 // nearest, to even.
-#include "base/half.h"
+#ifndef FUSED_RNN_TESTS_CPP_KERNEL_TESTS_CONVERSIONS_H_
+#define FUSED_RNN_TESTS_CPP_KERNEL_TESTS_CONVERSIONS_H_
 
 #include <algorithm>
 #include <cmath>
@@ -8,11 +9,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/half.h"
 #include "base/team.h"
 #include "check.h"
 #include "guarded_array.h"
-#include "isas.h"
-#include "kernels/kernel_table.h"
+#include "kernels/kernel_list.h"
 #include "random.h"
 
 namespace fused_rnn {
@@ -54,17 +55,17 @@ bool SameNumber(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
 }
 
-// All 65536 numbers; the array function, in every place of its vectors, gives what the scalar one
-// gives.
+// All 65536 numbers; the array function, in every place of its vectors, gives
+// what the scalar one gives.
 template <typename Half>
-void TestWiden() {
+void TestKernel(kernel::Widen<Half> widen) {
   GuardedArray<Half> halves(1 << 16);
   for (int i = 0; i < 1 << 16; ++i) halves[i].bits = static_cast<uint16_t>(i);
   std::vector<float> once(halves.size());
   GuardedArray<float> widened(halves.size());
   ForBothSubnormalModes([&] {
     for (int i = 0; i < 1 << 16; ++i) once[i] = Widen(halves[i]);
-    Converters<Half>(ActiveIsa()).widen(halves.data(), widened.data(), halves.size());
+    widen.Of(ActiveIsa())(halves.data(), widened.data(), halves.size());
   });
   int64_t wrong = 0;
   for (int i = 0; i < 1 << 16; ++i) {
@@ -74,7 +75,7 @@ void TestWiden() {
   CHECK_EQ(wrong, 0);
   for (int64_t n = 1; n <= 33; ++n) {
     GuardedArray<float> some(n);
-    Converters<Half>(ActiveIsa()).widen(halves.end() - n - 0x8000, some.data(), n);
+    widen.Of(ActiveIsa())(halves.end() - n - 0x8000, some.data(), n);
     for (int64_t i = 0; i < n; ++i) CHECK(SameNumber(some[i], once[0x8000 - n + i]));
     CHECK(some.Intact());
   }
@@ -96,7 +97,7 @@ double Nearest(double x) {
 // Every number of the format, the midpoints between neighbours and their neighbours among floats,
 // and random floats of all sizes.
 template <typename Half>
-void TestNarrow() {
+void TestKernel(kernel::Narrow<Half> narrow) {
   std::vector<float> floats;
   for (int i = 0; i < 1 << 16; ++i) {
     const float value = static_cast<float>(Value<Half>(static_cast<uint16_t>(i)));
@@ -119,7 +120,7 @@ void TestNarrow() {
   GuardedArray<Half> narrowed(n);
   ForBothSubnormalModes([&] {
     for (int64_t i = 0; i < n; ++i) Narrow(floats[i], &once[i]);
-    Converters<Half>(ActiveIsa()).narrow(floats.data(), narrowed.data(), n);
+    narrow.Of(ActiveIsa())(floats.data(), narrowed.data(), n);
   });
   int64_t wrong = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -136,13 +137,4 @@ void TestNarrow() {
 }  // namespace
 }  // namespace fused_rnn
 
-int main() {
-  using namespace fused_rnn;
-  ForEachIsa([] {
-    TestWiden<Float16>();
-    TestWiden<BFloat16>();
-    TestNarrow<Float16>();
-    TestNarrow<BFloat16>();
-  });
-  return TestResult();
-}
+#endif  // FUSED_RNN_TESTS_CPP_KERNEL_TESTS_CONVERSIONS_H_

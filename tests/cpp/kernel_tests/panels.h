@@ -1,5 +1,8 @@
 // The products with packed panels and with weights as they are, and the packing, exactly: small
 // integers, whose sums are exact in every order and type.
+#ifndef FUSED_RNN_TESTS_CPP_KERNEL_TESTS_PANELS_H_
+#define FUSED_RNN_TESTS_CPP_KERNEL_TESTS_PANELS_H_
+
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -7,8 +10,7 @@
 #include "check.h"
 #include "element.h"
 #include "guarded_array.h"
-#include "isas.h"
-#include "kernels/kernel_table.h"
+#include "kernels/kernel_list.h"
 #include "random.h"
 
 namespace fused_rnn {
@@ -59,9 +61,8 @@ struct Variant {
 };
 
 template <typename Real, typename Weight>
-void TestProduct(const Product<Real, Weight>& product, int64_t rows, int64_t count,
-                 const Variant& v) {
-  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>(ActiveIsa());
+void TestProduct(kernel::Gemm<Real, Weight> gemm, const Product<Real, Weight>& product,
+                 int64_t rows, int64_t count, const Variant& v) {
   const int64_t K = product.K, V = Kernels<Real>(ActiveIsa()).lanes, columns = count * V;
   const int64_t a_ld = K + v.a_gap, c_ld = columns + v.c_gap;
   Scope scope("rows %d, count %d, K %d, a_ld %d, c_ld %d, accumulate %d, prefetch %d",
@@ -78,8 +79,8 @@ void TestProduct(const Product<Real, Weight>& product, int64_t rows, int64_t cou
   // The panels that are used end at the inaccessible page.
   const Weight* panels = product.panels.data() + (product.columns - columns) * K;
   const int64_t first_column = product.columns - columns;
-  kernels.gemm({rows, K, count, a.data(), a_ld, panels, c.data(), c_ld, v.accumulate,
-                v.prefetch ? product.panels.data() : nullptr});
+  gemm.Of(ActiveIsa())({rows, K, count, a.data(), a_ld, panels, c.data(), c_ld, v.accumulate,
+                        v.prefetch ? product.panels.data() : nullptr});
   int64_t wrong = 0;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t j = 0; j < columns; ++j) {
@@ -95,7 +96,7 @@ void TestProduct(const Product<Real, Weight>& product, int64_t rows, int64_t cou
 }
 
 template <typename Real, typename Weight>
-void TestProducts() {
+void TestKernel(kernel::Gemm<Real, Weight> gemm) {
   // More than two row tiles of the tallest kernel (14 rows), and a run of the recurrence (40 rows).
   constexpr int64_t kRows[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
                                17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 40, 43};
@@ -107,7 +108,7 @@ void TestProducts() {
       for (int64_t count = 1; count <= kMaxCount; ++count) {
         // All variants where they are cheap; one of them, by turns, where K is large.
         for (unsigned i = 0; i < (K < 100 ? 8 : 1); ++i, ++turn) {
-          TestProduct(product, rows, count,
+          TestProduct(gemm, product, rows, count,
                       {turn & 1 ? 3 : 0, turn & 2 ? 5 : 0, (turn & 4) != 0, (turn * 5 & 8) != 0});
         }
         ++turn;
@@ -119,7 +120,7 @@ void TestProducts() {
 
 // Weights as the caller stores them, [columns, K], which end at the inaccessible page.
 template <typename Real, typename Weight>
-void TestUnpacked() {
+void TestKernel(kernel::RowGemm<Real, Weight> row_gemm) {
   const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
   Random random(3);
   for (int64_t K : {int64_t{1}, int64_t{2}, V - 1, V, V + 1, 2 * V - 1, 2 * V, 2 * V + 1, 3 * V,
@@ -139,8 +140,7 @@ void TestUnpacked() {
             a[i] = i % ld < K ? static_cast<Real>(a_ints[i]) : a[i];
           for (int64_t i = 0; i < w.size(); ++i)
             w[i] = i % ld < K ? FromDouble<Weight>(w_ints[i]) : w[i];
-          Panels<Real, Weight>(ActiveIsa())
-              .row_gemm({rows, K, columns, a.data(), ld, w.data(), ld, c.data(), c_ld});
+          row_gemm.Of(ActiveIsa())({rows, K, columns, a.data(), ld, w.data(), ld, c.data(), c_ld});
           int64_t wrong = 0;
           for (int64_t i = 0; i < c.size(); ++i) {
             if (i % c_ld >= columns) {
@@ -160,63 +160,54 @@ void TestUnpacked() {
   }
 }
 
-// Both ways to pack, for whole and partial panels.
-template <typename Real, typename Weight>
-void TestPacking() {
-  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>(ActiveIsa());
+// pack(w, ld, columns, K, panel), of a w [columns, K] if `transposed`, else [K, columns]: whole and
+// partial panels.
+template <typename Real, typename Weight, typename PackFunction>
+void TestPacking(bool transposed, const PackFunction& pack) {
   const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
   for (int64_t columns = 1; columns <= V; ++columns) {
     for (int64_t K : {1, 2, 5, 16, 33}) {
       for (int64_t gap : {0, 3}) {
-        for (bool transposed : {false, true}) {
-          Scope scope("columns %d, K %d, gap %d, transposed %d", static_cast<int>(columns),
-                      static_cast<int>(K), static_cast<int>(gap), transposed);
-          const int64_t outer = transposed ? columns : K, ld = (transposed ? K : columns) + gap;
-          GuardedArray<Weight> w(outer * ld - gap), panel(K * V, kAlignment);
-          // Element (k, j) of the matrix is a number of its own.
-          const auto value = [&](int64_t k, int64_t j) -> double {
-            return 1 + k * V + j - (k % 2) * 300;
-          };
-          for (int64_t k = 0; k < K; ++k) {
-            for (int64_t j = 0; j < columns; ++j)
-              w[transposed ? j * ld + k : k * ld + j] = FromDouble<Weight>(value(k, j));
-          }
-          if (transposed) {
-            kernels.pack_transposed(w.data(), ld, columns, K, panel.data(), V);
-          } else {
-            kernels.pack(w.data(), ld, columns, K, panel.data());
-          }
-          int64_t wrong = 0;
-          for (int64_t k = 0; k < K; ++k) {
-            for (int64_t j = 0; j < V; ++j)
-              wrong += !IsNumber(panel[k * V + j], j < columns ? value(k, j) : 0);
-          }
-          CHECK_EQ(wrong, 0);
-          CHECK(w.Intact() && panel.Intact());
+        Scope scope("columns %d, K %d, gap %d", static_cast<int>(columns), static_cast<int>(K),
+                    static_cast<int>(gap));
+        const int64_t outer = transposed ? columns : K, ld = (transposed ? K : columns) + gap;
+        GuardedArray<Weight> w(outer * ld - gap), panel(K * V, kAlignment);
+        // Element (k, j) of the matrix is a number of its own.
+        const auto value = [&](int64_t k, int64_t j) -> double {
+          return 1 + k * V + j - (k % 2) * 300;
+        };
+        for (int64_t k = 0; k < K; ++k) {
+          for (int64_t j = 0; j < columns; ++j)
+            w[transposed ? j * ld + k : k * ld + j] = FromDouble<Weight>(value(k, j));
         }
+        pack(w.data(), ld, columns, K, panel.data());
+        int64_t wrong = 0;
+        for (int64_t k = 0; k < K; ++k) {
+          for (int64_t j = 0; j < V; ++j)
+            wrong += !IsNumber(panel[k * V + j], j < columns ? value(k, j) : 0);
+        }
+        CHECK_EQ(wrong, 0);
+        CHECK(w.Intact() && panel.Intact());
       }
     }
   }
 }
 
 template <typename Real, typename Weight>
-void Test(const char* types) {
-  Scope scope("%s", types);
-  ForEachIsa([] {
-    TestProducts<Real, Weight>();
-    TestUnpacked<Real, Weight>();
-    TestPacking<Real, Weight>();
-  });
+void TestKernel(kernel::PackTransposed<Real, Weight> pack) {
+  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
+  TestPacking<Real, Weight>(
+      true, [&](const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel) {
+        pack.Of(ActiveIsa())(w, ld, columns, K, panel, V);
+      });
+}
+
+template <typename Real, typename Weight>
+void TestKernel(kernel::Pack<Real, Weight> pack) {
+  TestPacking<Real, Weight>(false, pack.Of(ActiveIsa()));
 }
 
 }  // namespace
 }  // namespace fused_rnn
 
-int main() {
-  using namespace fused_rnn;
-  Test<float, float>("float");
-  Test<double, double>("double");
-  Test<float, Float16>("float with float16 panels");
-  Test<float, BFloat16>("float with bfloat16 panels");
-  return TestResult();
-}
+#endif  // FUSED_RNN_TESTS_CPP_KERNEL_TESTS_PANELS_H_
