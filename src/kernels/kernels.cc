@@ -10,6 +10,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
 #include "cells/cells.h"
+#include "kernels/half-inl.h"
 #include "kernels/pack-inl.h"
 #include "kernels/panel_gemm-inl.h"
 #include "kernels/probes-inl.h"

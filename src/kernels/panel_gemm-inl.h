@@ -7,7 +7,6 @@
 #ifndef FUSED_RNN_KERNELS_PANEL_GEMM_INL_H_
 #define FUSED_RNN_KERNELS_PANEL_GEMM_INL_H_
 
-#include "kernels/half-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/vec-inl.h"
 
@@ -15,21 +14,10 @@ namespace fused_rnn {
 namespace FUSED_RNN_ISA {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kAccumulators = 28;  // of 32 registers
-#elif defined(__AVX2__)
-constexpr int kAccumulators = 12;  // of 16 registers
-#else
-constexpr int kAccumulators = 8;  // of 16 registers; without FMA a product needs a register too
-#endif
 constexpr int kMaxRows = kAccumulators / 2;
-// Up to so many rows, tiles are four panels wide: two panels would be too few sums to cover the
-// latency of a multiply-add. Four vectors of panels and one of `a` need registers beside the sums.
-#if defined(__AVX512F__)
-constexpr int kMaxFlatRows = 5;
-#else
-constexpr int kMaxFlatRows = 2;
-#endif
+// Up to kMaxFlatRows rows, tiles are four panels wide: two panels would be too few sums to cover
+// the latency of a multiply-add. Four vectors of panels and one of `a` need registers beside the
+// sums.
 
 // Elements of k in one pass: a pair of panels of this length and the rows of `a` stay in the
 // second-level cache while all row tiles use them.

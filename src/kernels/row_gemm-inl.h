@@ -4,28 +4,13 @@
 #ifndef FUSED_RNN_KERNELS_ROW_GEMM_INL_H_
 #define FUSED_RNN_KERNELS_ROW_GEMM_INL_H_
 
-#include "kernels/half-inl.h"
+#include "base/half.h"
 #include "kernels/kernel_table.h"
+#include "kernels/vec-inl.h"
 
 namespace fused_rnn {
 namespace FUSED_RNN_ISA {
 namespace {
-
-template <typename Real>
-inline Real SumLanes(Vec<Real> v) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(Real) == 4) {
-    return _mm512_reduce_add_ps(v);
-  } else {
-    return _mm512_reduce_add_pd(v);
-  }
-#else
-  Real sum = v[0];
-#pragma GCC unroll 8
-  for (int i = 1; i < kLanes<Real>; ++i) sum += v[i];
-  return sum;
-#endif
-}
 
 // sum over k of a[k] w[k]: one row of weights, four sums. The next row lies behind it, so all of a
 // product is one stream, which the hardware prefetches at full speed; side by side, rows would be
