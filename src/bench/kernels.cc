@@ -27,7 +27,7 @@ volatile double g_sink;
 
 template <typename Kernel>
 std::string NameOf(const char* kind, Kernel, const std::string& detail) {
-  return std::string(kind) + "/" + kTypeName<typename Kernel::Type> + "/" + detail;
+  return std::string(kind) + "/" + Kernel::kType + "/" + detail;
 }
 
 template <typename Real>
@@ -51,13 +51,16 @@ void Read(const Weight* data, int64_t n) {
 
 // A recurrent product's tiles of one row up to an input product's 60, at K = 800. Panels of more
 // than the second-level cache holds, in the order of a recurrence (recurrence.h).
-template <typename Real, typename Weight>
-void Time(Bench* bench, kernel::Gemm<Real, Weight> kernel) {
+template <typename Format>
+void Time(Bench* bench, kernel::Gemm<Format> kernel) {
+  using Real = typename Format::Real;
+  using Packed = typename Format::Packed;
   constexpr int64_t K = 800, kBytes = 5'000'000;
-  const int64_t V = Kernels<Real>(ActiveIsa()).lanes, tile = kTilePanels * K * V;
-  const int64_t tile_bytes = tile * static_cast<int64_t>(sizeof(Weight));
+  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
+  const int64_t tile = kTilePanels * Format::kPanel.Size(K, V);
+  const int64_t tile_bytes = tile * static_cast<int64_t>(sizeof(Packed));
   const int64_t tiles = bench->options().quick ? 2 : kBytes / tile_bytes;
-  const Array<Weight> panels(tiles * tile);
+  const Array<Packed> panels(tiles * tile);
   const auto gemm_of_rows = kernel.Of(ActiveIsa());
   for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 20, 40, 60}) {
     const std::string name = NameOf("tile", kernel, std::to_string(rows));
@@ -70,7 +73,7 @@ void Time(Bench* bench, kernel::Gemm<Real, Weight> kernel) {
     const auto gemm = [&] {
       sweep([&](BlockTile at) {
         // The recurrent products prefetch, the input products (more rows) do not.
-        const Weight* next = rows <= kTileRows ? panels.get() + at.next * tile : nullptr;
+        const Packed* next = rows <= kTileRows ? panels.get() + at.next * tile : nullptr;
         gemm_of_rows({rows, K, kTilePanels, a.get(), K, panels.get() + at.begin * tile, c.get(),
                       kTilePanels * V, false, next});
       });
@@ -85,8 +88,10 @@ void Time(Bench* bench, kernel::Gemm<Real, Weight> kernel) {
 }
 
 // One row with weights that are not packed, of sizes for each level of cache.
-template <typename Real, typename Weight>
-void Time(Bench* bench, kernel::RowGemm<Real, Weight> kernel) {
+template <typename Format>
+void Time(Bench* bench, kernel::RowGemm<Format> kernel) {
+  using Real = typename Format::Real;
+  using Weight = typename Format::Weight;
   constexpr int64_t K = 800, row_bytes = K * static_cast<int64_t>(sizeof(Weight));
   for (int64_t bytes : {64'000, 512'000, 5'120'000}) {
     const std::string name = NameOf("row", kernel, std::to_string(bytes));
@@ -104,24 +109,28 @@ void Time(Bench* bench, kernel::RowGemm<Real, Weight> kernel) {
 }
 
 // The panels of w [K, columns], as the backward makes them: a tile at a time.
-template <typename Real, typename Weight>
-void PackTiles(const Weight* w, int64_t columns, int64_t K, Weight* panels) {
-  const int64_t V = Kernels<Real>(ActiveIsa()).lanes, width = kTilePanels * V;
+template <typename Format>
+void PackTiles(const typename Format::Weight* w, int64_t columns, int64_t K,
+               typename Format::Packed* panels) {
+  const int64_t V = Kernels<typename Format::Real>(ActiveIsa()).lanes, width = kTilePanels * V;
+  const PanelLayout layout{columns, 1, K, V, Format::kPanel};
   for (int64_t j = 0; j < columns; j += width) {
-    PackRows(Panels<Real, Weight>(ActiveIsa()), V, w + j, columns, K, std::min(width, columns - j),
-             panels + j * K, K * V);
+    PackRows(Panels<Format>(ActiveIsa()), layout, w + j, columns, 0, K,
+             std::min(width, columns - j), panels + layout.Offset(j / V, 0));
   }
 }
 
 // The recurrent weights [4K, K] of an LSTM with K units: pack(w, panels, K).
-template <typename Kernel, typename PackWeights>
+template <typename Format, typename Kernel, typename PackWeights>
 void TimePacking(Bench* bench, Kernel kernel, const PackWeights& pack) {
-  using Weight = typename Kernel::Type;
+  using Weight = typename Format::Weight;
+  using Packed = typename Format::Packed;
   for (int64_t K : {64, 800, 1024}) {
     const std::string name = NameOf(kernel.kName, kernel, std::to_string(K));
     if (!bench->Wants(name)) continue;
     const int64_t size = 4 * K * K;
-    const Array<Weight> w(size), panels(size);
+    const Array<Weight> w(size);
+    const Array<Packed> panels(size);
     const double work = static_cast<double>(size) * sizeof(Weight);
     bench->Measure(name, {{"kernel", work, [&] { pack(w.get(), panels.get(), K); }},
                           {"read", work, [&] { Read(w.get(), size); }}});
@@ -129,20 +138,20 @@ void TimePacking(Bench* bench, Kernel kernel, const PackWeights& pack) {
 }
 
 // As the forward packs them.
-template <typename Real, typename Weight>
-void Time(Bench* bench, kernel::PackTransposed<Real, Weight> kernel) {
-  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
+template <typename Format>
+void Time(Bench* bench, kernel::PackTransposed<Format> kernel) {
+  const int64_t V = Kernels<typename Format::Real>(ActiveIsa()).lanes;
   const auto pack = kernel.Of(ActiveIsa());
-  TimePacking(bench, kernel, [&](const Weight* w, Weight* panels, int64_t K) {
+  TimePacking<Format>(bench, kernel, [&](auto* w, auto* panels, int64_t K) {
     for (int64_t j = 0; j < 4 * K; j += V) pack(w + j * K, K, V, K, panels + j * K, V);
   });
 }
 
 // As the backward does.
-template <typename Real, typename Weight>
-void Time(Bench* bench, kernel::Pack<Real, Weight> kernel) {
-  TimePacking(bench, kernel, [](const Weight* w, Weight* panels, int64_t K) {
-    PackTiles<Real, Weight>(w, K, 4 * K, panels);
+template <typename Format>
+void Time(Bench* bench, kernel::Pack<Format> kernel) {
+  TimePacking<Format>(bench, kernel, [](auto* w, auto* panels, int64_t K) {
+    PackTiles<Format>(w, K, 4 * K, panels);
   });
 }
 
@@ -270,10 +279,9 @@ void OwnProduct(const PanelLayout& layout, int64_t M, int64_t chunk, const Real*
     for (int64_t p = 0; p < layout.panels(); p += kPanels) {
       const int64_t count = std::min(kPanels, layout.panels() - p);
       for (int64_t row = begin; row < end; row += kRun) {
-        Kernels<Real>(ActiveIsa())
-            .panels.gemm({std::min(kRun, end - row), K, count, a + row * K, K,
-                          panels + p * K * layout.V, c + row * c_ld + p * layout.V, c_ld, false,
-                          nullptr});
+        Panels<PlainWeights<Real, Real>>(ActiveIsa())
+            .gemm({std::min(kRun, end - row), K, count, a + row * K, K, panels + p * K * layout.V,
+                   c + row * c_ld + p * layout.V, c_ld, false, nullptr});
       }
     }
   }
@@ -307,15 +315,15 @@ void Products(Bench* bench) {
   };
   measure("forward", {library({M, GH, H, x.get(), H, false, W.get(), H, true, c.get(), GH, false}),
                       {"own", work, [&] {
-                         PackBlocks(Panels<Real, Real>(ActiveIsa()), forward, W.get(), 0,
-                                    forward.blocks(), panels.get());
+                         PackBlocks(Panels<PlainWeights<Real, Real>>(ActiveIsa()), forward, W.get(),
+                                    0, forward.blocks(), panels.get());
                          OwnProduct(forward, M, chunk, x.get(), panels.get(), c.get());
                        }}});
   measure("dW",
           {library({GH, H, M, dgates.get(), GH, true, x.get(), H, false, c.get(), H, false})});
   measure("dx", {library({M, H, GH, dgates.get(), GH, false, W.get(), H, false, c.get(), H, false}),
                  {"own", work, [&] {
-                    PackTiles<Real, Real>(W.get(), H, GH, panels.get());
+                    PackTiles<PlainWeights<Real, Real>>(W.get(), H, GH, panels.get());
                     OwnProduct(backward, M, chunk, dgates.get(), panels.get(), c.get());
                   }}});
 }

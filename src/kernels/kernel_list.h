@@ -2,7 +2,7 @@
 // benchmarks.
 //
 // A kernel is a type here, so that a visitor with nothing to do for one of them does not compile.
-// kName and kTypeName<Type> name it, Of(isa) is the function.
+// kName and kType (a type or a weight format) name it, Of(isa) is the function.
 #ifndef FUSED_RNN_KERNELS_KERNEL_LIST_H_
 #define FUSED_RNN_KERNELS_KERNEL_LIST_H_
 
@@ -10,93 +10,82 @@
 
 namespace fused_rnn {
 
-template <typename T>
-constexpr const char* kTypeName = nullptr;
-template <>
-constexpr const char* kTypeName<float> = "float32";
-template <>
-constexpr const char* kTypeName<double> = "float64";
-template <>
-constexpr const char* kTypeName<Float16> = "float16";
-template <>
-constexpr const char* kTypeName<BFloat16> = "bfloat16";
-
 namespace kernel {
 
-template <typename Real, typename Weight>
+template <typename Format>
 struct Gemm {
-  using Type = Weight;
+  static constexpr const char* kType = Format::kName;
   static constexpr const char* kName = "gemm";
-  static auto Of(Isa isa) { return Panels<Real, Weight>(isa).gemm; }
+  static auto Of(Isa isa) { return Panels<Format>(isa).gemm; }
 };
 
-template <typename Real, typename Weight>
+template <typename Format>
 struct RowGemm {
-  using Type = Weight;
+  static constexpr const char* kType = Format::kName;
   static constexpr const char* kName = "row_gemm";
-  static auto Of(Isa isa) { return Panels<Real, Weight>(isa).row_gemm; }
+  static auto Of(Isa isa) { return Panels<Format>(isa).row_gemm; }
 };
 
-template <typename Real, typename Weight>
+template <typename Format>
 struct PackTransposed {
-  using Type = Weight;
+  static constexpr const char* kType = Format::kName;
   static constexpr const char* kName = "pack_transposed";
-  static auto Of(Isa isa) { return Panels<Real, Weight>(isa).pack_transposed; }
+  static auto Of(Isa isa) { return Panels<Format>(isa).pack_transposed; }
 };
 
-template <typename Real, typename Weight>
+template <typename Format>
 struct Pack {
-  using Type = Weight;
+  static constexpr const char* kType = Format::kName;
   static constexpr const char* kName = "pack";
-  static auto Of(Isa isa) { return Panels<Real, Weight>(isa).pack; }
+  static auto Of(Isa isa) { return Panels<Format>(isa).pack; }
 };
 
 // Both passes of the cells of all modes.
 template <typename Real>
 struct Cells {
-  using Type = Real;
+  static constexpr const char* kType = kTypeName<Real>;
   static constexpr const char* kName = "cells";
   static auto Of(Isa isa) { return Kernels<Real>(isa).cells; }
 };
 
 template <typename Real>
 struct Sigmoid {
-  using Type = Real;
+  static constexpr const char* kType = kTypeName<Real>;
   static constexpr const char* kName = "sigmoid";
   static auto Of(Isa isa) { return Kernels<Real>(isa).sigmoid; }
 };
 
 template <typename Real>
 struct Tanh {
-  using Type = Real;
+  static constexpr const char* kType = kTypeName<Real>;
   static constexpr const char* kName = "tanh";
   static auto Of(Isa isa) { return Kernels<Real>(isa).tanh; }
 };
 
 template <typename Real>
 struct FmaRounds {
-  using Type = Real;
+  static constexpr const char* kType = kTypeName<Real>;
   static constexpr const char* kName = "fma_rounds";
   static auto Of(Isa isa) { return Kernels<Real>(isa).fma_rounds; }
 };
 
 template <typename Real>
 struct ReadAll {
-  using Type = Real;
+  static constexpr const char* kType = kTypeName<Real>;
   static constexpr const char* kName = "read_all";
   static auto Of(Isa isa) { return Kernels<Real>(isa).read_all; }
 };
 
 template <typename Half>
 struct Widen {
-  using Type = Half;
+  static constexpr const char* kType = kTypeName<Half>;
   static constexpr const char* kName = "widen";
   static auto Of(Isa isa) { return Converters<Half>(isa).widen; }
 };
 
 template <typename Half>
 struct Narrow {
-  using Type = Half;
+  static constexpr const char* kType = kTypeName<Half>;
   static constexpr const char* kName = "narrow";
   static auto Of(Isa isa) { return Converters<Half>(isa).narrow; }
 };
@@ -105,13 +94,13 @@ struct Narrow {
 
 // visit(K()) for each kernel K in a table. The members are named here so that one more in a table,
 // which would be missing below, does not compile.
-template <typename Real, typename Weight, typename Visitor>
-void ForEachKernelOf(const PanelKernels<Real, Weight>& table, const Visitor& visit) {
+template <typename Format, typename Visitor>
+void ForEachKernelOf(const PanelKernels<Format>& table, const Visitor& visit) {
   [[maybe_unused]] const auto& [gemm, row_gemm, pack_transposed, pack] = table;
-  visit(kernel::Gemm<Real, Weight>());
-  visit(kernel::RowGemm<Real, Weight>());
-  visit(kernel::PackTransposed<Real, Weight>());
-  visit(kernel::Pack<Real, Weight>());
+  visit(kernel::Gemm<Format>());
+  visit(kernel::RowGemm<Format>());
+  visit(kernel::PackTransposed<Format>());
+  visit(kernel::Pack<Format>());
 }
 
 template <typename Half, typename Visitor>
@@ -123,9 +112,7 @@ void ForEachKernelOf(const ConvertKernels<Half>& table, const Visitor& visit) {
 
 template <typename Real, typename Visitor>
 void ForEachKernelOf(const KernelTable<Real>& table, const Visitor& visit) {
-  [[maybe_unused]] const auto& [isa, lanes, panels, cells, sigmoid, tanh, fma_rounds, read_all] =
-      table;
-  ForEachKernelOf(panels, visit);
+  [[maybe_unused]] const auto& [isa, lanes, cells, sigmoid, tanh, fma_rounds, read_all] = table;
   visit(kernel::Cells<Real>());
   visit(kernel::Sigmoid<Real>());
   visit(kernel::Tanh<Real>());
@@ -133,22 +120,17 @@ void ForEachKernelOf(const KernelTable<Real>& table, const Visitor& visit) {
   visit(kernel::ReadAll<Real>());
 }
 
-template <typename Visitor>
-void ForEachKernelOf(const HalfKernelTable& table, const Visitor& visit) {
-  const auto& [f16_panels, bf16_panels, f16, bf16] = table;
-  ForEachKernelOf(f16_panels, visit);
-  ForEachKernelOf(bf16_panels, visit);
-  ForEachKernelOf(f16, visit);
-  ForEachKernelOf(bf16, visit);
-}
-
 // All kernels; every instruction set has the same.
 template <typename Visitor>
 void ForEachKernel(const Visitor& visit) {
-  const auto& [f32, f64, half] = TablesOf(kIsas[0]);
+  const auto& [f32, f64, f16, bf16, panels] = TablesOf(kIsas[0]);
+#define FUSED_RNN_FORMAT(Format, dtype) ForEachKernelOf(panels.of_##Format, visit);
+  FUSED_RNN_WEIGHT_FORMATS(FUSED_RNN_FORMAT)
+#undef FUSED_RNN_FORMAT
   ForEachKernelOf(f32, visit);
   ForEachKernelOf(f64, visit);
-  ForEachKernelOf(half, visit);
+  ForEachKernelOf(f16, visit);
+  ForEachKernelOf(bf16, visit);
 }
 
 }  // namespace fused_rnn

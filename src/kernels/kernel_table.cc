@@ -19,30 +19,21 @@ const KernelTable<double>& Kernels<double>(Isa isa) {
   return TablesOf(isa).f64;
 }
 
-template <>
-const PanelKernels<float, float>& Panels<float, float>(Isa isa) {
-  return Kernels<float>(isa).panels;
-}
-template <>
-const PanelKernels<double, double>& Panels<double, double>(Isa isa) {
-  return Kernels<double>(isa).panels;
-}
-template <>
-const PanelKernels<float, Float16>& Panels<float, Float16>(Isa isa) {
-  return TablesOf(isa).half.f16_panels;
-}
-template <>
-const PanelKernels<float, BFloat16>& Panels<float, BFloat16>(Isa isa) {
-  return TablesOf(isa).half.bf16_panels;
-}
+#define FUSED_RNN_FORMAT(Format, dtype)                 \
+  template <>                                           \
+  const PanelKernels<Format>& Panels<Format>(Isa isa) { \
+    return TablesOf(isa).panels.of_##Format;            \
+  }
+FUSED_RNN_WEIGHT_FORMATS(FUSED_RNN_FORMAT)
+#undef FUSED_RNN_FORMAT
 
 template <>
 const ConvertKernels<Float16>& Converters<Float16>(Isa isa) {
-  return TablesOf(isa).half.f16;
+  return TablesOf(isa).f16;
 }
 template <>
 const ConvertKernels<BFloat16>& Converters<BFloat16>(Isa isa) {
-  return TablesOf(isa).half.bf16;
+  return TablesOf(isa).bf16;
 }
 
 }  // namespace fused_rnn

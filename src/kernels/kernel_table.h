@@ -12,28 +12,33 @@
 #include "base/cpu.h"
 #include "base/half.h"
 #include "cells/cell.h"
+#include "kernels/weight_formats.h"
 
 namespace fused_rnn {
 
 // c [rows, count*V] = (accumulate ? c : 0) + a [rows, K] * panels.
-// A panel holds V columns of the right-hand matrix for all K: element (k, j) at k*V + j, 64-byte
-// aligned; `count` panels lie one after another. Their elements are stored as Weight. While it
-// computes, it fetches the same number of bytes from `prefetch` (may be null) towards the cache.
-template <typename Real, typename Weight>
+// A panel holds V columns of the right-hand matrix for all K, as the format says
+// (weight_formats.h), 64-byte aligned; `count` panels lie one after another. While it computes, it
+// fetches the same number of bytes from `prefetch` (may be null) towards the cache.
+template <typename Format>
 struct PanelGemmArgs {
+  using Real = typename Format::Real;
+  using Packed = typename Format::Packed;
   int64_t rows, K, count;
   const Real* a;
   int64_t a_ld;
-  const Weight* panels;
+  const Packed* panels;
   Real* c;
   int64_t c_ld;
   bool accumulate;
-  const Weight* prefetch;
+  const Packed* prefetch;
 };
 
 // c [rows, columns] = a [rows, K] * w^T, w [columns, K] as the caller stores it.
-template <typename Real, typename Weight>
+template <typename Format>
 struct RowGemmArgs {
+  using Real = typename Format::Real;
+  using Weight = typename Format::Weight;
   int64_t rows, K, columns;
   const Real* a;
   int64_t a_ld;
@@ -43,15 +48,18 @@ struct RowGemmArgs {
   int64_t c_ld;
 };
 
-template <typename Real, typename Weight>
+// The kernels of a weight format.
+template <typename Format>
 struct PanelKernels {
-  void (*gemm)(const PanelGemmArgs<Real, Weight>&);
-  void (*row_gemm)(const RowGemmArgs<Real, Weight>&);  // without panels
-  // panel (k, j) = w[j*ld + k], or w[k*ld + j], for j < columns; 0 for columns <= j < V. Element
-  // (k, j) is at k*panel_ld + j, in a panel at k*V + j.
-  void (*pack_transposed)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel,
+  using Weight = typename Format::Weight;
+  using Packed = typename Format::Packed;
+  void (*gemm)(const PanelGemmArgs<Format>&);
+  void (*row_gemm)(const RowGemmArgs<Format>&);  // without panels
+  // panel (k, j) = w[j*ld + k], or w[k*ld + j], for j < columns; 0 for columns <= j < V. panel_ld
+  // is V, or, where the format has no groups, any other distance of k's.
+  void (*pack_transposed)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Packed* panel,
                           int64_t panel_ld);
-  void (*pack)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel);
+  void (*pack)(const Weight* w, int64_t ld, int64_t columns, int64_t K, Packed* panel);
 };
 
 // Arrays of a 16-bit type to float32 and back.
@@ -65,7 +73,6 @@ template <typename Real>
 struct KernelTable {
   const char* isa;
   int lanes;
-  PanelKernels<Real, Real> panels;
   const CellKernels<Real>* cells;  // indexed by Mode
   // y[i] = f(x[i]) for i < n: the activations of the cells, for tests of their error bounds.
   void (*sigmoid)(const Real* x, Real* y, int64_t n);
@@ -78,27 +85,25 @@ struct KernelTable {
   Real (*read_all)(const Real* data, int64_t n);
 };
 
-struct HalfKernelTable {
-  PanelKernels<float, Float16> f16_panels;
-  PanelKernels<float, BFloat16> bf16_panels;
-  ConvertKernels<Float16> f16;
-  ConvertKernels<BFloat16> bf16;
-};
-
 // All tables of an instruction set.
 struct IsaTables {
   KernelTable<float> f32;
   KernelTable<double> f64;
-  HalfKernelTable half;
+  ConvertKernels<Float16> f16;
+  ConvertKernels<BFloat16> bf16;
+  struct {
+#define FUSED_RNN_FORMAT(Format, dtype) PanelKernels<Format> of_##Format;
+    FUSED_RNN_WEIGHT_FORMATS(FUSED_RNN_FORMAT)
+#undef FUSED_RNN_FORMAT
+  } panels;
 };
 const IsaTables& TablesOf(Isa isa);
 
-// The same by the types that are asked for: (float | double), and for panels also (float, 16-bit
-// type).
+// The same by the types that are asked for: (float | double), a weight format, a 16-bit type.
 template <typename Real>
 const KernelTable<Real>& Kernels(Isa isa);
-template <typename Real, typename Weight>
-const PanelKernels<Real, Weight>& Panels(Isa isa);
+template <typename Format>
+const PanelKernels<Format>& Panels(Isa isa);
 template <typename Half>
 const ConvertKernels<Half>& Converters(Isa isa);
 

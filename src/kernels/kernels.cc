@@ -23,10 +23,9 @@ namespace fused_rnn {
 namespace FUSED_RNN_ISA {
 namespace {
 
-template <typename Real, typename Weight>
-constexpr PanelKernels<Real, Weight> MakePanels() {
-  return {PanelGemm<Real, Weight>, RowGemm<Real, Weight>, PackPanelTransposed<Real, Weight>,
-          PackPanel<Real, Weight>};
+template <typename Format>
+constexpr PanelKernels<Format> MakePanels() {
+  return {PanelGemm<Format>, RowGemm<Format>, PackPanelTransposed<Format>, PackPanel<Format>};
 }
 
 #define FUSED_RNN_CELL_KERNELS(name) k##name##Kernels<Real>,
@@ -38,7 +37,6 @@ constexpr KernelTable<Real> MakeTable() {
   return {
       FUSED_RNN_NAME(FUSED_RNN_ISA),
       kLanes<Real>,
-      MakePanels<Real, Real>(),
       kCellKernels<Real>,
       MapArray<Real, Sigmoid<Real>>,
       MapArray<Real, Tanh<Real>>,
@@ -52,11 +50,12 @@ constexpr KernelTable<Real> MakeTable() {
 const IsaTables kTables = {
     MakeTable<float>(),
     MakeTable<double>(),
+    {WidenArray<Float16>, NarrowArray<Float16>},
+    {WidenArray<BFloat16>, NarrowArray<BFloat16>},
     {
-        MakePanels<float, Float16>(),
-        MakePanels<float, BFloat16>(),
-        {WidenArray<Float16>, NarrowArray<Float16>},
-        {WidenArray<BFloat16>, NarrowArray<BFloat16>},
+#define FUSED_RNN_FORMAT(Format, dtype) MakePanels<Format>(),
+        FUSED_RNN_WEIGHT_FORMATS(FUSED_RNN_FORMAT)
+#undef FUSED_RNN_FORMAT
     },
 };
 

@@ -1,4 +1,4 @@
-// Weights into panels. Compiled once per instruction set (see kernels.cc).
+// Weights into panels without groups. Compiled once per instruction set (see kernels.cc).
 #ifndef FUSED_RNN_KERNELS_PACK_INL_H_
 #define FUSED_RNN_KERNELS_PACK_INL_H_
 
@@ -50,10 +50,11 @@ inline void Transpose(Bits (&rows)[V]) {
 }
 
 // panel[k*panel_ld + j] = w[j*ld + k]
-template <typename Real, typename Weight>
+template <typename Format, typename Weight = typename Format::Weight>
 void PackPanelTransposed(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel,
                          int64_t panel_ld) {
-  constexpr int V = kLanes<Real>;
+  static_assert(Format::kPanel.group == 1);
+  constexpr int V = kLanes<typename Format::Real>;
   using Bits = typename BitsOfElements<sizeof(Weight), V>::type;
   int64_t k = 0;
   if (columns == V) {
@@ -74,9 +75,10 @@ void PackPanelTransposed(const Weight* w, int64_t ld, int64_t columns, int64_t K
 }
 
 // panel (k, j) = w[k*ld + j]
-template <typename Real, typename Weight>
+template <typename Format, typename Weight = typename Format::Weight>
 void PackPanel(const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel) {
-  constexpr int V = kLanes<Real>;
+  static_assert(Format::kPanel.group == 1);
+  constexpr int V = kLanes<typename Format::Real>;
   if (columns == V) {
     for (int64_t k = 0; k < K; ++k) __builtin_memcpy(panel + k * V, w + k * ld, V * sizeof(Weight));
     return;

@@ -29,9 +29,10 @@ constexpr int64_t kLeastRowsToPrefetch = 8;
 
 // One tile over k in [0, K). panel_ld: distance of panels. Of the NV panels at `prefetch`, it
 // fetches the first, or all.
-template <typename Real, typename Weight, int MR, int NV>
-void Tile(int64_t K, const Real* a, int64_t a_ld, const Weight* panels, int64_t panel_ld, Real* c,
-          int64_t c_ld, bool accumulate, const Weight* prefetch, bool prefetch_all) {
+template <typename Format, int MR, int NV, typename Real = typename Format::Real,
+          typename Packed = typename Format::Packed>
+void Tile(int64_t K, const Real* a, int64_t a_ld, const Packed* panels, int64_t panel_ld, Real* c,
+          int64_t c_ld, bool accumulate, const Packed* prefetch, bool prefetch_all) {
   constexpr int V = kLanes<Real>;
   Vec<Real> acc[MR][NV];
 #pragma GCC unroll 32
@@ -71,30 +72,32 @@ void Tile(int64_t K, const Real* a, int64_t a_ld, const Weight* panels, int64_t 
   }
 }
 
-template <typename Real, typename Weight>
-using TileFunction = void (*)(int64_t, const Real*, int64_t, const Weight*, int64_t, Real*, int64_t,
-                              bool, const Weight*, bool);
+template <typename Format, typename Real = typename Format::Real,
+          typename Packed = typename Format::Packed>
+using TileFunction = void (*)(int64_t, const Real*, int64_t, const Packed*, int64_t, Real*, int64_t,
+                              bool, const Packed*, bool);
 
 // The tile of `rows` rows, 1 <= rows <= MR.
-template <typename Real, typename Weight, int MR, int NV>
-inline TileFunction<Real, Weight> SelectTile(int64_t rows) {
+template <typename Format, int MR, int NV>
+inline TileFunction<Format> SelectTile(int64_t rows) {
   if constexpr (MR > 1) {
-    if (rows < MR) return SelectTile<Real, Weight, MR - 1, NV>(rows);
+    if (rows < MR) return SelectTile<Format, MR - 1, NV>(rows);
   }
-  return Tile<Real, Weight, MR, NV>;
+  return Tile<Format, MR, NV>;
 }
 
 // NV adjacent panels, all rows; tiles of at most MR rows.
-template <typename Real, typename Weight, int MR, int NV>
-void PanelGroup(const PanelGemmArgs<Real, Weight>& args, int64_t panel) {
-  constexpr int V = kLanes<Real>;
+template <typename Format, int MR, int NV>
+void PanelGroup(const PanelGemmArgs<Format>& args, int64_t panel) {
+  using Packed = typename Format::Packed;
+  constexpr int V = kLanes<typename Format::Real>;
   // Row tiles of equal height: 20 rows are 10 + 10, not 14 + 6.
   const int64_t tiles = (args.rows + MR - 1) / MR;
-  const int64_t panel_ld = args.K * V;
+  const int64_t panel_ld = Format::kPanel.Size(args.K, V);
   for (int64_t k = 0; k < args.K; k += kPassK) {
     const int64_t length = args.K - k < kPassK ? args.K - k : kPassK;
-    const int64_t offset = panel * panel_ld + k * V;
-    const Weight* prefetch = args.prefetch != nullptr && args.rows >= kLeastRowsToPrefetch
+    const int64_t offset = panel * panel_ld + Format::kPanel.Index(k, 0, V);
+    const Packed* prefetch = args.prefetch != nullptr && args.rows >= kLeastRowsToPrefetch
                                  ? args.prefetch + offset
                                  : nullptr;
     for (int64_t t = 0; t < tiles; ++t) {
@@ -105,7 +108,7 @@ void PanelGroup(const PanelGemmArgs<Real, Weight>& args, int64_t panel) {
       // once).
       const bool alone = tiles == 1;
       const bool fetches = prefetch != nullptr && (alone || t < NV);
-      SelectTile<Real, Weight, MR, NV>(rows)(
+      SelectTile<Format, MR, NV>(rows)(
           length, args.a + row * args.a_ld + k, args.a_ld, args.panels + offset, panel_ld,
           args.c + row * args.c_ld + panel * V, args.c_ld, args.accumulate || k > 0,
           fetches ? prefetch + t * panel_ld : nullptr, alone);
@@ -113,16 +116,16 @@ void PanelGroup(const PanelGemmArgs<Real, Weight>& args, int64_t panel) {
   }
 }
 
-template <typename Real, typename Weight>
-void PanelGemm(const PanelGemmArgs<Real, Weight>& args) {
+template <typename Format>
+void PanelGemm(const PanelGemmArgs<Format>& args) {
   int64_t panel = 0;
   if (args.rows <= kMaxFlatRows) {
     for (; panel + 4 <= args.count; panel += 4) {
-      PanelGroup<Real, Weight, kMaxFlatRows, 4>(args, panel);
+      PanelGroup<Format, kMaxFlatRows, 4>(args, panel);
     }
   }
-  for (; panel + 2 <= args.count; panel += 2) PanelGroup<Real, Weight, kMaxRows, 2>(args, panel);
-  if (panel < args.count) PanelGroup<Real, Weight, kMaxRows, 1>(args, panel);
+  for (; panel + 2 <= args.count; panel += 2) PanelGroup<Format, kMaxRows, 2>(args, panel);
+  if (panel < args.count) PanelGroup<Format, kMaxRows, 1>(args, panel);
 }
 
 }  // namespace

@@ -33,13 +33,14 @@ inline Real Dot(int64_t K, const Real* a, const Weight* w) {
   return sum;
 }
 
-template <typename Real, typename Weight>
-void RowGemm(const RowGemmArgs<Real, Weight>& args) {
+template <typename Format>
+void RowGemm(const RowGemmArgs<Format>& args) {
+  using Real = typename Format::Real;
   for (int64_t r = 0; r < args.rows; ++r) {
     const Real* a = args.a + r * args.a_ld;
     Real* c = args.c + r * args.c_ld;
     for (int64_t j = 0; j < args.columns; ++j) {
-      c[j] = Dot<Real, Weight>(args.K, a, args.w + j * args.w_ld);
+      c[j] = Dot<Real, typename Format::Weight>(args.K, a, args.w + j * args.w_ld);
     }
   }
 }

@@ -118,7 +118,8 @@ py::tuple BackwardArrays(const Given& given, const Heads& heads, const Wanted& w
   const py::array y = CheckInput("y", heads.y, in.dtype, in.y_shape);
   const OptionalArray dy = CheckInput("dy", heads.dy, in.dtype, in.y_shape);
   const OptionalArray dhN = CheckInput("dhN", heads.dhN, in.dtype, in.h_shape);
-  if (heads.dcN && !in.has_cell_state()) Reject("dcN", "None: this mode has no cell state", "an array");
+  if (heads.dcN && !in.has_cell_state())
+    Reject("dcN", "None: this mode has no cell state", "an array");
   const OptionalArray dcN = CheckInput("dcN", heads.dcN, in.dtype, in.c_shape);
   const size_t reserve_bytes = ReserveBytes(in.problem);
   py::array reserve = CheckInput("reserve", heads.reserve, py::dtype("uint8"),

@@ -8,10 +8,12 @@
 
 namespace fused_rnn {
 
-template <typename Real, typename Weight>
+template <typename Format>
 void RunBackward(const Execution& execution, const Dims& dims, const Steps& steps,
-                 const BackwardArgs& args, const Weight* weights, const BackwardPlan& plan,
-                 const ReservePlan& reserve) {
+                 const BackwardArgs& args, const typename Format::Weight* weights,
+                 const BackwardPlan& plan, const ReservePlan& reserve) {
+  using Real = typename Format::Real;
+  using Packed = typename Format::Packed;
   const ParamLayout layout(dims);
   const Cell& cell = dims.cell();
   const Real* params = static_cast<const Real*>(args.params);
@@ -19,8 +21,8 @@ void RunBackward(const Execution& execution, const Dims& dims, const Steps& step
   const int64_t N = dims.N, H = dims.H, S = dims.S, D = dims.D, rows = dims.T * N, out = D * S;
   const Output<Real> dx(args.dx, args.dx_req), dparams(args.dparams, args.dparams_req);
   const Output<Real> dh0(args.dh0, args.dh0_req), dc0(args.dc0, args.dc0_req);
-  LayerBackward<Real, Weight> layer(execution, dims, steps, plan);
-  const LargeProducts<Real, Weight> products(execution, dims, steps, layer.Hp());
+  LayerBackward<Format> layer(execution, dims, steps, plan);
+  const LargeProducts<Format> products(execution, dims, steps, layer.Hp());
 
   const Real* x = static_cast<const Real*>(args.x);
   const Real* y_top = static_cast<const Real*>(args.y);
@@ -51,7 +53,7 @@ void RunBackward(const Execution& execution, const Dims& dims, const Steps& step
     const Real* y = l == dims.L - 1 ? y_top : kept_y(l);
     for (int64_t d = 0; d < D; ++d) {
       const int64_t k = l * D + d;
-      BackwardDirection<Real, Weight>& dir = layer.direction(d);
+      BackwardDirection<Format>& dir = layer.direction(d);
       const auto state = [&](const void* states, int64_t size, const Region& copy) -> const Real* {
         if (states == nullptr) return nullptr;
         return PackState(steps, size, static_cast<const Real*>(states) + k * N * size,
@@ -74,8 +76,8 @@ void RunBackward(const Execution& execution, const Dims& dims, const Steps& step
       dir.y_ld = out;
       dir.dh0 = dh0.Part(k * N * S);
       dir.dc0 = dc0.Part(k * N * H);
-      dir.panels = plan.panels.In<Weight>(ws) + d * plan.recurrent.size();
-      dir.projection = plan.projection_panels.In<Weight>(ws) + d * plan.projection.size();
+      dir.panels = plan.panels.In<Packed>(ws) + d * plan.recurrent.size();
+      dir.projection = plan.projection_panels.In<Packed>(ws) + d * plan.projection.size();
       dir.gradients = plan.gradients.In<Real>(ws) + d * rows * cell.gradients * H;
       dir.sums = plan.sums.In<Real>(ws) + d * cell.sums() * H;
       dir.dc = cell.cell_state ? plan.dc.In<Real>(ws) + d * N * H : nullptr;
@@ -108,14 +110,11 @@ void RunBackward(const Execution& execution, const Dims& dims, const Steps& step
     UnpackRows(execution, steps, dims.I, dx_rows, dx.data, dx.add);
 }
 
-#define FUSED_RNN_INSTANTIATE(Real, Weight)                                                        \
-  template void RunBackward<Real, Weight>(const Execution&, const Dims&, const Steps&,             \
-                                          const BackwardArgs&, const Weight*, const BackwardPlan&, \
-                                          const ReservePlan&);
-FUSED_RNN_INSTANTIATE(float, float)
-FUSED_RNN_INSTANTIATE(double, double)
-FUSED_RNN_INSTANTIATE(float, Float16)
-FUSED_RNN_INSTANTIATE(float, BFloat16)
+#define FUSED_RNN_INSTANTIATE(Format, dtype)                                             \
+  template void RunBackward<Format>(const Execution&, const Dims&, const Steps&,         \
+                                    const BackwardArgs&, const typename Format::Weight*, \
+                                    const BackwardPlan&, const ReservePlan&);
+FUSED_RNN_WEIGHT_FORMATS(FUSED_RNN_INSTANTIATE)
 #undef FUSED_RNN_INSTANTIATE
 
 }  // namespace fused_rnn

@@ -16,8 +16,12 @@
 
 namespace fused_rnn {
 
-template <typename Real, typename Weight>
+template <typename Format>
 class LayerBackward {
+  using Real = typename Format::Real;
+  using Weight = typename Format::Weight;
+  using Packed = typename Format::Packed;
+
  public:
   LayerBackward(const Execution& execution, const Dims& dims, const Steps& steps,
                 const BackwardPlan& plan)
@@ -31,7 +35,7 @@ class LayerBackward {
 
   int64_t Hp() const { return Hp_; }
 
-  BackwardDirection<Real, Weight>& direction(int64_t d) { return direction_[d]; }
+  BackwardDirection<Format>& direction(int64_t d) { return direction_[d]; }
 
   void RunRecurrence() {
     const double step_work = static_cast<double>(dims_.N) * dims_.G * dims_.H * dims_.S;
@@ -44,7 +48,7 @@ class LayerBackward {
   // Without projection a thread owns hidden units, which are the columns of R^T. With it, the
   // columns of R^T are those of h, and the hidden units are the columns of Wp^T.
   void RunDirection(int64_t d, DirectionPhases& phases) const {
-    const BackwardDirection<Real, Weight>& dir = direction_[d];
+    const BackwardDirection<Format>& dir = direction_[d];
     const int64_t blocks = plan_.recurrent.blocks(), projected_blocks = plan_.projection.blocks();
     const int64_t per_tile = BlocksPerTile(1, dims_.N);
     phases.Run(blocks, per_tile, Order::kForth, [&](BlockTile tile) {
@@ -79,15 +83,15 @@ class LayerBackward {
 
   // Rows [k, k + K) of the panels of `tile`, from w [K, ld].
   void PackTile(const PanelLayout& layout, const Weight* w, int64_t ld, int64_t k, int64_t K,
-                BlockTile tile, Weight* panels) const {
+                BlockTile tile, Packed* panels) const {
     const int64_t column = tile.begin * layout.V;
     const int64_t columns = std::min(tile.count * layout.V, layout.columns - column);
-    PackRows(panel_kernels_, layout.V, w + column, ld, K, columns,
-             panels + layout.Offset(tile.begin, 0) + k * layout.V, layout.K * layout.V);
+    PackRows(panel_kernels_, layout, w + column, ld, k, K, columns,
+             panels + layout.Offset(tile.begin, 0));
   }
 
   // Rows k of a stage's panels are those of R that belong to the stage's gradient k.
-  void Pack(const BackwardDirection<Real, Weight>& dir, BlockTile tile) const {
+  void Pack(const BackwardDirection<Format>& dir, BlockTile tile) const {
     const int64_t H = dims_.H, S = dims_.S;
     for (int i = 0; i < cell_.parts; ++i) {
       const RecurrentPart& part = cell_.part[i];
@@ -97,11 +101,11 @@ class LayerBackward {
     }
   }
 
-  void PackProjection(const BackwardDirection<Real, Weight>& dir, BlockTile tile) const {
+  void PackProjection(const BackwardDirection<Format>& dir, BlockTile tile) const {
     PackTile(plan_.projection, dir.Wp, dims_.H, 0, dims_.P, tile, dir.projection);
   }
 
-  void ClearSums(const BackwardDirection<Real, Weight>& dir, BlockTile tile) const {
+  void ClearSums(const BackwardDirection<Format>& dir, BlockTile tile) const {
     const int64_t V = plan_.recurrent.V(), H = dims_.H;
     const int64_t begin = tile.begin * V, end = std::min(H, begin + tile.count * V);
     for (int64_t k = 0; k < cell_.sums(); ++k) {
@@ -110,11 +114,11 @@ class LayerBackward {
   }
 
   // tile = a stage's gradients, rows [row, row + rows) of them, times the panels of `blocks`.
-  void RecurrentTile(const BackwardDirection<Real, Weight>& dir, int stage, BlockTile blocks,
-                     int64_t row, int64_t rows, bool prefetch, Real* tile) const {
+  void RecurrentTile(const BackwardDirection<Format>& dir, int stage, BlockTile blocks, int64_t row,
+                     int64_t rows, bool prefetch, Real* tile) const {
     const StageTimer timer(Stage::kRecurrentProducts);
     const PanelLayout& layout = plan_.recurrent.stage[stage];
-    const Weight* panels = dir.panels + plan_.recurrent.Offset(stage);
+    const Packed* panels = dir.panels + plan_.recurrent.Offset(stage);
     const Real* gradients =
         dir.gradients + row * gradients_ld_ + cell_.FirstGradient(stage) * dims_.H;
     panel_kernels_.gemm({rows, layout.K, blocks.count, gradients, gradients_ld_,
@@ -123,13 +127,13 @@ class LayerBackward {
   }
 
   // Of rows of `step` that continue: the gradient of the state before, as the step before left it.
-  void PreviousTile(const BackwardDirection<Real, Weight>& dir, const Step& step, BlockTile blocks,
+  void PreviousTile(const BackwardDirection<Format>& dir, const Step& step, BlockTile blocks,
                     int64_t row, int64_t rows, Real* tile) const {
     RecurrentTile(dir, 0, blocks, step.prev_row + row, rows, /*prefetch=*/row == 0, tile);
   }
 
   // One step without projection, for the hidden units of `blocks`.
-  void RunStep(const BackwardDirection<Real, Weight>& dir, const Step& step, int64_t d,
+  void RunStep(const BackwardDirection<Format>& dir, const Step& step, int64_t d,
                BlockTile blocks) const {
     const int64_t V = plan_.recurrent.V(), H = dims_.H;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
@@ -156,8 +160,7 @@ class LayerBackward {
   }
 
   // With projection, first half of a step: dh for the columns of `blocks`.
-  void RunHidden(const BackwardDirection<Real, Weight>& dir, const Step& step,
-                 BlockTile blocks) const {
+  void RunHidden(const BackwardDirection<Format>& dir, const Step& step, BlockTile blocks) const {
     const int64_t V = plan_.recurrent.V(), P = dims_.P;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
     const auto store = [&](int64_t row, int64_t column, int64_t columns, const Real* recurrent) {
@@ -182,7 +185,7 @@ class LayerBackward {
   }
 
   // With projection, second half: dh Wp, then the gate arithmetic for the hidden units of `blocks`.
-  void RunProjected(const BackwardDirection<Real, Weight>& dir, const Step& step, int64_t d,
+  void RunProjected(const BackwardDirection<Format>& dir, const Step& step, int64_t d,
                     BlockTile blocks) const {
     const PanelLayout& layout = plan_.projection;
     const int64_t V = layout.V, H = dims_.H, P = dims_.P;
@@ -204,8 +207,8 @@ class LayerBackward {
   }
 
   // A stage that another has followed, for the hidden units of `blocks`.
-  void RunEarlierStage(const BackwardDirection<Real, Weight>& dir, const Step& step, int64_t d,
-                       int stage, BlockTile blocks) const {
+  void RunEarlierStage(const BackwardDirection<Format>& dir, const Step& step, int64_t d, int stage,
+                       BlockTile blocks) const {
     const int64_t V = plan_.recurrent.V(), unit = blocks.begin * V;
     const int64_t units = std::min(blocks.count * V, dims_.H - unit), tile_ld = blocks.count * V;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
@@ -218,7 +221,7 @@ class LayerBackward {
   // A stage's arithmetic for rows [rows.begin, rows.end), all of which continue from the step
   // before or all of which begin here (with a carry of dhN). The first row of tile and carry is
   // rows.begin.
-  void RunCell(const BackwardDirection<Real, Weight>& dir, const Step& step, int64_t d, int stage,
+  void RunCell(const BackwardDirection<Format>& dir, const Step& step, int64_t d, int stage,
                Range rows, int64_t unit, int64_t units, Rows<const Real> tile,
                Rows<const Real> carry) const {
     const int64_t H = dims_.H, row = rows.begin, at = step.row + row;
@@ -264,8 +267,8 @@ class LayerBackward {
   }
 
   // dh0 of rows that ended: the recurrent product, and what went past it.
-  void EndHidden(const BackwardDirection<Real, Weight>& dir, int64_t row, int64_t rows,
-                 int64_t column, int64_t columns, const Real* tile, int64_t tile_ld) const {
+  void EndHidden(const BackwardDirection<Format>& dir, int64_t row, int64_t rows, int64_t column,
+                 int64_t columns, const Real* tile, int64_t tile_ld) const {
     if (dir.dh0.data == nullptr) return;
     for (int64_t i = 0; i < rows; ++i) {
       const Output<Real> dh0 = dir.dh0.Part(steps_.order(row + i) * dims_.S + column);
@@ -277,7 +280,7 @@ class LayerBackward {
     }
   }
 
-  void EndCell(const BackwardDirection<Real, Weight>& dir, int64_t row, int64_t rows, int64_t unit,
+  void EndCell(const BackwardDirection<Format>& dir, int64_t row, int64_t rows, int64_t unit,
                int64_t units) const {
     if (dir.dc == nullptr) return;
     for (int64_t i = row; i < row + rows; ++i) {
@@ -286,7 +289,7 @@ class LayerBackward {
   }
 
   // A sequence without steps hands its final states' gradients to its initial ones.
-  void PassEmptySequences(const BackwardDirection<Real, Weight>& dir) const {
+  void PassEmptySequences(const BackwardDirection<Format>& dir) const {
     const int64_t first = steps_.T() > 0 ? steps_.n(0) : 0;
     for (int64_t i = first; i < steps_.N(); ++i) {
       dir.dh0.Part(steps_.order(i) * dims_.S)
@@ -304,8 +307,8 @@ class LayerBackward {
   const int64_t Hp_;  // H rounded up to whole vectors, as in ReservePlan
   const int64_t gates_ld_, gradients_ld_;
   const KernelTable<Real>& kernels_ = Kernels<Real>(execution_.isa());
-  const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>(execution_.isa());
-  BackwardDirection<Real, Weight> direction_[2];
+  const PanelKernels<Format>& panel_kernels_ = Panels<Format>(execution_.isa());
+  BackwardDirection<Format> direction_[2];
 };
 
 }  // namespace fused_rnn

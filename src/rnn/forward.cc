@@ -22,15 +22,16 @@ void StoreStates(const Dims& dims, const Steps& steps, int64_t l, int64_t size, 
 }
 
 // Where bias and panels are, or are to be made.
-template <typename Real, typename Weight>
+template <typename Format>
 void PlacePanels(const Dims& dims, const ForwardArgs& args, const ForwardPlan& plan, int64_t l,
-                 int64_t d, ForwardDirection<Real, Weight>* dir) {
+                 int64_t d, ForwardDirection<Format>* dir) {
+  using Real = typename Format::Real;
   void* ws = args.workspace;
   dir->packed = args.packed != nullptr;
   if (dir->packed) {
-    const PackedPart<Real, Weight> part(dims, plan, PackedPlan(dims, plan.recurrent.V()),
-                                        args.packed->data(), l, d);
-    const auto panels = [](WeightForm form, Weight* packed) {
+    const PackedPart<Format> part(dims, plan, PackedPlan(dims, plan.recurrent.V()),
+                                  args.packed->data(), l, d);
+    const auto panels = [](WeightForm form, auto* packed) {
       return form != WeightForm::kRows ? packed : nullptr;
     };
     dir->bias = part.bias;
@@ -40,7 +41,8 @@ void PlacePanels(const Dims& dims, const ForwardArgs& args, const ForwardPlan& p
     return;
   }
   const auto panels = [&](WeightForm form, const Region& region, int64_t size) {
-    return form == WeightForm::kPanels ? region.In<Weight>(ws) + d * size : nullptr;
+    return form == WeightForm::kPanels ? region.In<typename Format::Packed>(ws) + d * size
+                                       : nullptr;
   };
   dir->bias = plan.bias.In<Real>(ws) + d * dims.cell().vectors() * dims.H;
   dir->input_panels = panels(plan.input_form, plan.input_panels, plan.Input(l).size());
@@ -50,9 +52,11 @@ void PlacePanels(const Dims& dims, const ForwardArgs& args, const ForwardPlan& p
 
 }  // namespace
 
-template <typename Real, typename Weight>
+template <typename Format>
 void RunForward(const Execution& execution, const Dims& dims, const Steps& steps,
                 const ForwardArgs& args, const ForwardPlan& plan, const ReservePlan& reserve) {
+  using Real = typename Format::Real;
+  using Weight = typename Format::Weight;
   const ParamLayout layout(dims);
   const Cell& cell = dims.cell();
   const Weight* params = static_cast<const Weight*>(args.params);
@@ -60,7 +64,7 @@ void RunForward(const Execution& execution, const Dims& dims, const Steps& steps
   const bool training = args.reserve != nullptr;
   const int64_t rows = dims.T * dims.N, out = dims.D * dims.S;
   const int64_t Hp = plan.recurrent.padded_columns();
-  LayerForward<Real, Weight> layer(execution, dims, steps, plan, training);
+  LayerForward<Format> layer(execution, dims, steps, plan, training);
 
   const Real* input = static_cast<const Real*>(args.x);
   if (steps.packed()) {
@@ -74,7 +78,7 @@ void RunForward(const Execution& execution, const Dims& dims, const Steps& steps
                               : plan.y[l % 2].In<Real>(ws);
     for (int64_t d = 0; d < dims.D; ++d) {
       const int64_t k = l * dims.D + d;
-      ForwardDirection<Real, Weight>& dir = layer.direction(d);
+      ForwardDirection<Format>& dir = layer.direction(d);
       dir.W = params + layout.W(l, d);
       dir.R = params + layout.R(l, d);
       dir.Wp = params + layout.Wp(l, d);
@@ -122,14 +126,10 @@ void RunForward(const Execution& execution, const Dims& dims, const Steps& steps
     UnpackRows(execution, steps, out, y_top, static_cast<Real*>(args.y), /*add=*/false);
 }
 
-#define FUSED_RNN_INSTANTIATE(Real, Weight)                                           \
-  template void RunForward<Real, Weight>(const Execution&, const Dims&, const Steps&, \
-                                         const ForwardArgs&, const ForwardPlan&,      \
-                                         const ReservePlan&);
-FUSED_RNN_INSTANTIATE(float, float)
-FUSED_RNN_INSTANTIATE(double, double)
-FUSED_RNN_INSTANTIATE(float, Float16)
-FUSED_RNN_INSTANTIATE(float, BFloat16)
+#define FUSED_RNN_INSTANTIATE(Format, dtype)                                    \
+  template void RunForward<Format>(const Execution&, const Dims&, const Steps&, \
+                                   const ForwardArgs&, const ForwardPlan&, const ReservePlan&);
+FUSED_RNN_WEIGHT_FORMATS(FUSED_RNN_INSTANTIATE)
 #undef FUSED_RNN_INSTANTIATE
 
 }  // namespace fused_rnn

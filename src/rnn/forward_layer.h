@@ -18,8 +18,11 @@
 namespace fused_rnn {
 
 // One direction of one layer. Row i of a step is at row(t) + i in arrays of [rows, ...].
-template <typename Real, typename Weight>
+template <typename Format>
 struct ForwardDirection {
+  using Real = typename Format::Real;
+  using Weight = typename Format::Weight;
+  using Packed = typename Format::Packed;
   const Weight* W;
   const Weight* R;
   const Weight* Wp;
@@ -30,9 +33,9 @@ struct ForwardDirection {
   const Real* c0;        // [N, H], packed order
   Real* bias;            // see CellForwardArgs
   bool packed;           // bias and panels are there already
-  Weight* input_panels;  // of W; like the following null if weights are to be read as they are
-  Weight* panels;        // of R
-  Weight* projection;    // panels of Wp
+  Packed* input_panels;  // of W; like the following null if weights are to be read as they are
+  Packed* panels;        // of R
+  Packed* projection;    // panels of Wp
   Real* gates;           // [rows, G*Hp] if kept, else [chunk*N, G*Hp]
   Real* value;           // [rows, Hp] in training, else [N, Hp]; null if the cell has none
   Real* c;               // [rows, H] in training, else [N, H]; null without a cell state
@@ -41,14 +44,18 @@ struct ForwardDirection {
   int64_t y_ld;
 };
 
-template <typename Real, typename Weight>
+template <typename Format>
 class LayerForward {
+  using Real = typename Format::Real;
+  using Weight = typename Format::Weight;
+  using Packed = typename Format::Packed;
+
  public:
   LayerForward(const Execution& execution, const Dims& dims, const Steps& steps,
                const ForwardPlan& plan, bool training)
       : execution_(execution), dims_(dims), steps_(steps), plan_(plan), training_(training) {}
 
-  ForwardDirection<Real, Weight>& direction(int64_t d) { return direction_[d]; }
+  ForwardDirection<Format>& direction(int64_t d) { return direction_[d]; }
   bool keeps_gates() const { return training_ && dims_.kept_gates > 0; }
 
   // x [rows, input.K]
@@ -56,7 +63,7 @@ class LayerForward {
     x_ = x;
     input_ = input;
     for (int64_t d = 0; d < dims_.D; ++d) {
-      const ForwardDirection<Real, Weight>& dir = direction_[d];
+      const ForwardDirection<Format>& dir = direction_[d];
       if (!dir.packed) FoldBiases(dims_, dir.bW, dir.bR, dir.unit_weights, dir.bias);
     }
     const double step_work = static_cast<double>(dims_.N) * dims_.G * dims_.H * dims_.S;
@@ -68,12 +75,12 @@ class LayerForward {
 
   // The state after sequence i's own last step, or the initial one if it has none: [S], [H].
   const Real* LastHidden(int64_t d, int64_t i) const {
-    const ForwardDirection<Real, Weight>& dir = direction_[d];
+    const ForwardDirection<Format>& dir = direction_[d];
     if (steps_.length(i) == 0) return dir.h0 + i * dims_.S;
     return dir.y + LastRow(d, i) * dir.y_ld;
   }
   const Real* LastCell(int64_t d, int64_t i) const {
-    const ForwardDirection<Real, Weight>& dir = direction_[d];
+    const ForwardDirection<Format>& dir = direction_[d];
     if (steps_.length(i) == 0) return dir.c0 + i * dims_.H;
     return dir.c + (training_ ? LastRow(d, i) : i) * dims_.H;
   }
@@ -90,7 +97,7 @@ class LayerForward {
   }
 
   void RunDirection(int64_t d, DirectionPhases& phases) const {
-    const ForwardDirection<Real, Weight>& dir = direction_[d];
+    const ForwardDirection<Format>& dir = direction_[d];
     const int64_t blocks = plan_.recurrent.blocks(), per_tile = BlocksPerTile(dims_.G, kInputRows);
     if (!dir.packed) PackOwn(dir, phases);
     for (int64_t begin = 0; begin < steps_.T(); begin += plan_.chunk) {
@@ -109,9 +116,9 @@ class LayerForward {
   }
 
   // The owner packs, so that the panels are in its cache.
-  void PackOwn(const ForwardDirection<Real, Weight>& dir, DirectionPhases& phases) const {
+  void PackOwn(const ForwardDirection<Format>& dir, DirectionPhases& phases) const {
     const auto pack = [this](const PanelLayout& layout, const Weight* w, BlockTile tile,
-                             Weight* panels) {
+                             Packed* panels) {
       if (panels != nullptr) PackBlocks(panel_kernels_, layout, w, tile.begin, tile.count, panels);
     };
     phases.Run(plan_.recurrent.blocks(), BlocksPerTile(dims_.G, kInputRows), Order::kForth,
@@ -128,7 +135,7 @@ class LayerForward {
   }
 
   template <typename Phases>
-  void RunStep(const ForwardDirection<Real, Weight>& dir, const Step& step, int64_t gates_row,
+  void RunStep(const ForwardDirection<Format>& dir, const Step& step, int64_t gates_row,
                Phases& phases) const {
     const Order order = OrderOfStep(step.t);
     const Previous continuing{{dir.y + step.prev_row * dir.y_ld, dir.y_ld},
@@ -158,16 +165,16 @@ class LayerForward {
     return training_ && data != nullptr ? data + row * ld : data;
   }
 
-  const Weight* WeightsOf(const ForwardDirection<Real, Weight>& dir, int stage) const {
+  const Weight* WeightsOf(const ForwardDirection<Format>& dir, int stage) const {
     return dir.R + cell_.FirstGate(stage) * dims_.H * dims_.S;
   }
   // Null if they are not packed.
-  Weight* PanelsOf(const ForwardDirection<Real, Weight>& dir, int stage) const {
+  Packed* PanelsOf(const ForwardDirection<Format>& dir, int stage) const {
     return dir.panels != nullptr ? dir.panels + plan_.recurrent.Offset(stage) : nullptr;
   }
 
   // W x for rows `rows` and the units of `tile`.
-  void ProjectInput(const ForwardDirection<Real, Weight>& dir, Range rows, int64_t gates_row,
+  void ProjectInput(const ForwardDirection<Format>& dir, Range rows, int64_t gates_row,
                     BlockTile tile) const {
     const StageTimer timer(Stage::kInputProducts);
     const int64_t K = input_.K, width = dims_.G * input_.V, ld = dims_.G * input_.padded_columns();
@@ -186,7 +193,7 @@ class LayerForward {
 
   // tile [rows, count*gates*V] = a [rows, K] times the weights of `blocks`: from their panels if
   // they are packed, else from the matrix w [gates*columns, K] itself.
-  void Product(const PanelLayout& layout, const Weight* w, const Weight* panels, BlockTile blocks,
+  void Product(const PanelLayout& layout, const Weight* w, const Packed* panels, BlockTile blocks,
                const Real* a, int64_t a_ld, int64_t rows, bool prefetch, Real* c,
                int64_t c_ld) const {
     const int64_t V = layout.V, G = layout.gates, K = layout.K;
@@ -217,7 +224,7 @@ class LayerForward {
   };
 
   // A stage of a step, for `rows` of it and the units of `blocks`.
-  void RunRows(const ForwardDirection<Real, Weight>& dir, const Step& step, int stage, Range rows,
+  void RunRows(const ForwardDirection<Format>& dir, const Step& step, int stage, Range rows,
                const Previous& previous, int64_t gates_row, BlockTile blocks) const {
     if (rows.begin == rows.end) return;
     const PanelLayout& layout = plan_.recurrent.stage[stage];
@@ -261,8 +268,7 @@ class LayerForward {
   }
 
   // h = Wp (o tanh(c)) for the columns of `blocks`.
-  void Project(const ForwardDirection<Real, Weight>& dir, const Step& step,
-               BlockTile blocks) const {
+  void Project(const ForwardDirection<Format>& dir, const Step& step, BlockTile blocks) const {
     const StageTimer timer(Stage::kRecurrentProducts);
     const PanelLayout& layout = plan_.projection;
     alignas(64) Real tile[kMaxTileBytes / sizeof(Real)];
@@ -288,8 +294,8 @@ class LayerForward {
   const Real* x_ = nullptr;
   PanelLayout input_{};
   const KernelTable<Real>& kernels_ = Kernels<Real>(execution_.isa());
-  const PanelKernels<Real, Weight>& panel_kernels_ = Panels<Real, Weight>(execution_.isa());
-  ForwardDirection<Real, Weight> direction_[2];
+  const PanelKernels<Format>& panel_kernels_ = Panels<Format>(execution_.isa());
+  ForwardDirection<Format> direction_[2];
 };
 
 }  // namespace fused_rnn

@@ -14,8 +14,11 @@
 namespace fused_rnn {
 
 // One direction of one layer. Row i of a step is at row(t) + i in arrays of [rows, ...].
-template <typename Real, typename Weight>
+template <typename Format>
 struct BackwardDirection {
+  using Real = typename Format::Real;
+  using Weight = typename Format::Weight;
+  using Packed = typename Format::Packed;
   const Real* W;
   const Weight* R;
   const Weight* Wp;
@@ -32,8 +35,8 @@ struct BackwardDirection {
   int64_t y_ld;
   Output<Real> dh0{nullptr, Request::kNull};  // [N, S], the caller's order
   Output<Real> dc0{nullptr, Request::kNull};  // [N, H], the caller's order
-  Weight* panels;                             // of R^T
-  Weight* projection;                         // panels of Wp^T
+  Packed* panels;                             // of R^T
+  Packed* projection;                         // panels of Wp^T
   Real* gradients;                            // [rows, gradients*H]
   Real* sums;                                 // [cell.sums(), H]
   Real* dc;                                   // [N, H]; null without a cell state
@@ -42,10 +45,12 @@ struct BackwardDirection {
   Real* unprojected;                          // [rows, H]
 };
 
-template <typename Real, typename Weight>
+template <typename Format>
 class LargeProducts {
+  using Real = typename Format::Real;
+
  public:
-  using Direction = BackwardDirection<Real, Weight>;
+  using Direction = BackwardDirection<Format>;
 
   // Hp: H rounded up to whole vectors, as in ReservePlan.
   LargeProducts(const Execution& execution, const Dims& dims, const Steps& steps, int64_t Hp)

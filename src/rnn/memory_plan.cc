@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rnn/param_layout.h"
+#include "rnn/weight_format.h"
 
 namespace fused_rnn {
 namespace {
@@ -50,7 +51,7 @@ RecurrentPanels ForwardPanels(const Dims& dims, int64_t V) {
   RecurrentPanels panels{};
   panels.stages = dims.cell().stages;
   for (int64_t s = 0; s < panels.stages; ++s)
-    panels.stage[s] = {dims.H, dims.cell().stage_gates[s], dims.S, V};
+    panels.stage[s] = {dims.H, dims.cell().stage_gates[s], dims.S, V, PanelFormulaOf(dims)};
   return panels;
 }
 
@@ -58,7 +59,7 @@ RecurrentPanels BackwardPanels(const Dims& dims, int64_t V) {
   RecurrentPanels panels{};
   panels.stages = dims.cell().stages;
   for (int64_t s = 0; s < panels.stages; ++s)
-    panels.stage[s] = {dims.S, 1, dims.cell().stage_gates[s] * dims.H, V};
+    panels.stage[s] = {dims.S, 1, dims.cell().stage_gates[s] * dims.H, V, PanelFormulaOf(dims)};
   return panels;
 }
 
@@ -86,12 +87,12 @@ ReservePlan::ReservePlan(const Dims& dims, int64_t V, int64_t gap) : RegionPlan(
 ForwardPlan::ForwardPlan(const Dims& dims, bool training, int64_t V, int64_t gap)
     : RegionPlan(gap),
       recurrent(ForwardPanels(dims, V)),
-      projection{dims.P, 1, dims.H, V},
+      projection{dims.P, 1, dims.H, V, PanelFormulaOf(dims)},
       input_form(InputForm(dims)),
       recurrent_form(RecurrentForm(dims)),
-      input_{dims.H, dims.G, dims.I, V},
+      input_{dims.H, dims.G, dims.I, V, PanelFormulaOf(dims)},
       upper_(dims.D * dims.S) {
-  const int64_t e = dims.ComputedBytes(), w = dims.StoredBytes(), D = dims.D;
+  const int64_t e = dims.ComputedBytes(), w = PackedBytes(dims), D = dims.D;
   const int64_t rows = dims.T * dims.N, NH = dims.N * dims.H, out = rows * D * dims.S;
   const int64_t Hp = recurrent.padded_columns(), gates_row = dims.G * Hp;
   const Cell& cell = dims.cell();
@@ -124,13 +125,13 @@ PanelLayout ForwardPlan::Input(int64_t l) const {
 BackwardPlan::BackwardPlan(const Dims& dims, int64_t V, int64_t gap)
     : RegionPlan(gap),
       recurrent(BackwardPanels(dims, V)),
-      projection{dims.projected() ? dims.H : 0, 1, dims.P, V} {
+      projection{dims.projected() ? dims.H : 0, 1, dims.P, V, PanelFormulaOf(dims)} {
   const int64_t e = dims.ComputedBytes(), rows = dims.T * dims.N, D = dims.D;
   const int64_t NH = dims.N * dims.H, NS = dims.N * dims.S, out = rows * D * dims.S;
   const Cell& cell = dims.cell();
   const bool sorts = dims.variable_length;
-  panels = Add(dims.StoredBytes() * D * recurrent.size());
-  projection_panels = Add(dims.StoredBytes() * D * projection.size());
+  panels = Add(PackedBytes(dims) * D * recurrent.size());
+  projection_panels = Add(PackedBytes(dims) * D * projection.size());
   gradients = Add(e * D * rows * cell.gradients * dims.H);
   sums = Add(e * D * cell.sums() * dims.H);
   dc = Add(cell.cell_state ? e * D * NH : 0);

@@ -6,20 +6,22 @@
 #include "base/execution.h"
 #include "base/team.h"
 #include "rnn/param_layout.h"
+#include "rnn/weight_format.h"
 
 namespace fused_rnn {
 namespace {
 
-template <typename Real, typename Weight>
-void PackAll(const Execution& execution, const Dims& dims, const Weight* params,
+template <typename Format>
+void PackAll(const Execution& execution, const Dims& dims, const typename Format::Weight* params,
              const PackedPlan& plan, void* data) {
-  const PanelKernels<Real, Weight>& kernels = Panels<Real, Weight>(execution.isa());
-  const ForwardPlan layouts(dims, /*training=*/false, Kernels<Real>(execution.isa()).lanes);
+  const PanelKernels<Format>& kernels = Panels<Format>(execution.isa());
+  const ForwardPlan layouts(dims, /*training=*/false, LanesFor(dims, execution.isa()));
   const ParamLayout where(dims);
   for (int64_t l = 0; l < dims.L; ++l) {
     for (int64_t d = 0; d < dims.D; ++d) {
-      const PackedPart<Real, Weight> part(dims, layouts, plan, data, l, d);
-      const auto pack = [&](const PanelLayout& layout, int64_t from, Weight* panels) {
+      const PackedPart<Format> part(dims, layouts, plan, data, l, d);
+      const auto pack = [&](const PanelLayout& layout, int64_t from,
+                            typename Format::Packed* panels) {
         const double work = static_cast<double>(layout.size());
         ParallelFor(execution, work, layout.blocks(), [&](int64_t begin, int64_t end) {
           PackBlocks(kernels, layout, params + from, begin, end - begin, panels);
@@ -57,25 +59,14 @@ PackedWeights::PackedWeights(const Problem& problem, const void* params, const I
   isa_ = IsaName(execution.isa());
   FUSED_RNN_CHECK(params != nullptr, "params: expected %lld elements, got null",
                   static_cast<long long>(ParamLayout(dims).size()));
-  const PackedPlan plan(dims, dims.dtype == DType::kFloat64
-                                  ? Kernels<double>(execution.isa()).lanes
-                                  : Kernels<float>(execution.isa()).lanes);
+  const PackedPlan plan(dims, LanesFor(dims, execution.isa()));
   bytes_ = static_cast<size_t>(plan.bytes());
   void* data = memory_.Resize(bytes_);
-  switch (dims.dtype) {
-    case DType::kFloat32:
-      PackAll<float>(execution, dims, static_cast<const float*>(params), plan, data);
-      break;
-    case DType::kFloat64:
-      PackAll<double>(execution, dims, static_cast<const double*>(params), plan, data);
-      break;
-    case DType::kFloat16:
-      PackAll<float>(execution, dims, static_cast<const Float16*>(params), plan, data);
-      break;
-    case DType::kBFloat16:
-      PackAll<float>(execution, dims, static_cast<const BFloat16*>(params), plan, data);
-      break;
-  }
+  WithFormat(dims, [&](auto format) {
+    using Format = decltype(format);
+    PackAll<Format>(execution, dims, static_cast<const typename Format::Weight*>(params), plan,
+                    data);
+  });
   execution.ThrowIfInterrupted();
 }
 

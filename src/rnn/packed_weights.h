@@ -37,25 +37,27 @@ struct PackedPlan : RegionPlan {
 };
 
 // The packed parts of layer l, direction d.
-template <typename Real, typename Weight>
+template <typename Format>
 struct PackedPart {
+  using Real = typename Format::Real;
+  using Packed = typename Format::Packed;
   PackedPart(const Dims& dims, const ForwardPlan& layouts, const PackedPlan& plan, void* data,
              int64_t l, int64_t d);
   Real* bias;
-  Weight* input;
-  Weight* recurrent;
-  Weight* projection;
+  Packed* input;
+  Packed* recurrent;
+  Packed* projection;
 };
 
-template <typename Real, typename Weight>
-PackedPart<Real, Weight>::PackedPart(const Dims& dims, const ForwardPlan& layouts,
-                                     const PackedPlan& plan, void* data, int64_t l, int64_t d) {
+template <typename Format>
+PackedPart<Format>::PackedPart(const Dims& dims, const ForwardPlan& layouts, const PackedPlan& plan,
+                               void* data, int64_t l, int64_t d) {
   const int64_t k = l * dims.D + d;
   bias = plan.bias.In<Real>(data) + k * dims.cell().vectors() * dims.H;
-  input = l == 0 ? plan.first_input.In<Weight>(data) + d * layouts.Input(0).size()
-                 : plan.upper_inputs.In<Weight>(data) + (k - dims.D) * layouts.Input(1).size();
-  recurrent = plan.recurrent.In<Weight>(data) + k * layouts.recurrent.size();
-  projection = plan.projection.In<Weight>(data) + k * layouts.projection.size();
+  input = l == 0 ? plan.first_input.In<Packed>(data) + d * layouts.Input(0).size()
+                 : plan.upper_inputs.In<Packed>(data) + (k - dims.D) * layouts.Input(1).size();
+  recurrent = plan.recurrent.In<Packed>(data) + k * layouts.recurrent.size();
+  projection = plan.projection.In<Packed>(data) + k * layouts.projection.size();
 }
 
 }  // namespace fused_rnn

@@ -33,8 +33,11 @@ struct Scratch {
 
 template <typename Real>
 class Product {
+  using Weights = PlainWeights<Real, Real>;
+
  public:
-  Product(Isa isa, const GemmArgs<Real>& args) : args_(args), kernels_(Kernels<Real>(isa)) {
+  Product(Isa isa, const GemmArgs<Real>& args)
+      : args_(args), kernels_(Panels<Weights>(isa)), V_(Kernels<Real>(isa).lanes) {
     static thread_local std::unique_ptr<Scratch<Real>> scratch;
     if (scratch == nullptr) scratch.reset(new (std::nothrow) Scratch<Real>);
     if (scratch == nullptr) throw OutOfMemory("a matrix product's scratch", sizeof(Scratch<Real>));
@@ -66,21 +69,21 @@ class Product {
     a_ = scratch_->a;
     a_ld_ = kTransposedLd;
     for (int64_t i = 0; i < K; i += V_) {
-      kernels_.panels.pack_transposed(args_.a + (k + i) * args_.a_ld + m, args_.a_ld,
-                                      std::min(V_, K - i), rows, scratch_->a + i, kTransposedLd);
+      kernels_.pack_transposed(args_.a + (k + i) * args_.a_ld + m, args_.a_ld, std::min(V_, K - i),
+                               rows, scratch_->a + i, kTransposedLd);
     }
   }
 
   void PackB(int64_t k, int64_t K, int64_t n, int64_t columns) {
     if (args_.b_transposed) {
       for (int64_t j = 0; j < columns; j += V_) {
-        kernels_.panels.pack_transposed(args_.b + (n + j) * args_.b_ld + k, args_.b_ld,
-                                        std::min(V_, columns - j), K, scratch_->b + j * K, V_);
+        kernels_.pack_transposed(args_.b + (n + j) * args_.b_ld + k, args_.b_ld,
+                                 std::min(V_, columns - j), K, scratch_->b + j * K, V_);
       }
       return;
     }
-    PackRows(kernels_.panels, V_, args_.b + k * args_.b_ld + n, args_.b_ld, K, columns, scratch_->b,
-             K * V_);
+    PackRows(kernels_, PanelLayout{columns, 1, K, V_}, args_.b + k * args_.b_ld + n, args_.b_ld, 0,
+             K, columns, scratch_->b);
   }
 
   void Multiply(int64_t m, int64_t rows, int64_t k, int64_t K, int64_t n, int64_t columns) {
@@ -91,13 +94,12 @@ class Product {
       const Real* a = a_ + r * a_ld_;
       Real* c = args_.c + (m + r) * args_.c_ld + n;
       if (columns == padded) {
-        kernels_.panels.gemm(
+        kernels_.gemm(
             {strip, K, panels, a, a_ld_, scratch_->b, c, args_.c_ld, accumulate, nullptr});
         continue;
       }
       // The kernel writes whole vectors.
-      kernels_.panels.gemm(
-          {strip, K, panels, a, a_ld_, scratch_->b, scratch_->c, padded, false, nullptr});
+      kernels_.gemm({strip, K, panels, a, a_ld_, scratch_->b, scratch_->c, padded, false, nullptr});
       for (int64_t i = 0; i < strip; ++i) {
         Real* to = c + i * args_.c_ld;
         const Real* from = scratch_->c + i * padded;
@@ -107,8 +109,8 @@ class Product {
   }
 
   const GemmArgs<Real>& args_;
-  const KernelTable<Real>& kernels_;
-  const int64_t V_ = kernels_.lanes;
+  const PanelKernels<Weights>& kernels_;
+  const int64_t V_;
   Scratch<Real>* scratch_;
   const Real* a_ = nullptr;
   int64_t a_ld_ = 0;

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/kernel_table.h"
+
 namespace fused_rnn {
 
 struct PanelLayout {
@@ -17,13 +19,16 @@ struct PanelLayout {
   int64_t gates;    // panels per block
   int64_t K;
   int64_t V;
+  PanelFormula formula{};  // of the weight format
 
   int64_t blocks() const { return (columns + V - 1) / V; }
   int64_t panels() const { return blocks() * gates; }
   int64_t padded_columns() const { return blocks() * V; }
-  int64_t size() const { return panels() * K * V; }  // elements
+  int64_t size() const { return panels() * formula.Size(K, V); }  // elements
   int64_t ColumnsOf(int64_t block) const { return std::min(V, columns - block * V); }
-  int64_t Offset(int64_t block, int64_t gate) const { return (block * gates + gate) * K * V; }
+  int64_t Offset(int64_t block, int64_t gate) const {
+    return (block * gates + gate) * formula.Size(K, V);
+  }
 };
 
 }  // namespace fused_rnn

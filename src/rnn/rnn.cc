@@ -1,4 +1,4 @@
-// The entry points of rnn.h: checks, plans, and the choice of element type.
+// The entry points of rnn.h: checks, plans, and the choice of weight format.
 #include "fused_rnn/rnn.h"
 
 #include <string>
@@ -6,17 +6,13 @@
 #include "base/check.h"
 #include "base/cpu.h"
 #include "base/execution.h"
-#include "kernels/kernel_table.h"
 #include "rnn/param_layout.h"
 #include "rnn/passes.h"
 #include "rnn/staged.h"
+#include "rnn/weight_format.h"
 
 namespace fused_rnn {
 namespace {
-
-int64_t LanesFor(const Dims& dims, Isa isa) {
-  return dims.dtype == DType::kFloat64 ? Kernels<double>(isa).lanes : Kernels<float>(isa).lanes;
-}
 
 // A null pointer is allowed where the tensor has no element.
 void CheckPointer(const char* name, const void* pointer, int64_t elements) {
@@ -77,20 +73,13 @@ void Forward(const Problem& problem, const ForwardArgs& args) {
   const bool training = args.reserve != nullptr;
   const ForwardPlan plan(dims, training, lanes);
   const ReservePlan reserve(dims, lanes);
-  const auto staged = [&] { return StagedForwardPlan(dims, training, plan.bytes()); };
-  switch (dims.dtype) {
-    case DType::kFloat32:
-      RunForward<float, float>(execution, dims, steps, args, plan, reserve);
-      break;
-    case DType::kFloat64:
-      RunForward<double, double>(execution, dims, steps, args, plan, reserve);
-      break;
-    case DType::kFloat16:
-      RunStagedForward<Float16>(execution, dims, steps, args, staged(), plan, reserve);
-      break;
-    case DType::kBFloat16:
-      RunStagedForward<BFloat16>(execution, dims, steps, args, staged(), plan, reserve);
-      break;
+  if (dims.half()) {
+    const StagedForwardPlan staged(dims, training, plan.bytes());
+    RunStagedForward(execution, dims, steps, args, staged, plan, reserve);
+  } else {
+    WithFormat(dims, [&](auto format) {
+      RunForward<decltype(format)>(execution, dims, steps, args, plan, reserve);
+    });
   }
   execution.ThrowIfInterrupted();
 }
@@ -109,22 +98,15 @@ void Backward(const Problem& problem, const BackwardArgs& args) {
                 dims.N > 0 && dims.cell().cell_state ? args.dc0_req : Request::kNull);
   const Steps steps(dims, args.lengths);
   const BackwardPlan plan(dims, lanes);
-  const auto staged = [&] { return StagedBackwardPlan(dims, plan.bytes()); };
-  switch (dims.dtype) {
-    case DType::kFloat32:
-      RunBackward<float>(execution, dims, steps, args, static_cast<const float*>(args.params), plan,
-                         reserve);
-      break;
-    case DType::kFloat64:
-      RunBackward<double>(execution, dims, steps, args, static_cast<const double*>(args.params),
-                          plan, reserve);
-      break;
-    case DType::kFloat16:
-      RunStagedBackward<Float16>(execution, dims, steps, args, staged(), plan, reserve);
-      break;
-    case DType::kBFloat16:
-      RunStagedBackward<BFloat16>(execution, dims, steps, args, staged(), plan, reserve);
-      break;
+  if (dims.half()) {
+    const StagedBackwardPlan staged(dims, plan.bytes());
+    RunStagedBackward(execution, dims, steps, args, staged, plan, reserve);
+  } else {
+    WithFormat(dims, [&](auto format) {
+      using Format = decltype(format);
+      const auto* weights = static_cast<const typename Format::Weight*>(args.params);
+      RunBackward<Format>(execution, dims, steps, args, weights, plan, reserve);
+    });
   }
   execution.ThrowIfInterrupted();
 }

@@ -1,7 +1,10 @@
 #include "rnn/staged.h"
 
+#include <type_traits>
+
 #include "base/team.h"
 #include "kernels/kernel_table.h"
+#include "rnn/weight_format.h"
 
 namespace fused_rnn {
 namespace {
@@ -52,13 +55,11 @@ class Stage {
   const ConvertKernels<Half>& kernels_ = Converters<Half>(execution_.isa());
 };
 
-}  // namespace
-
-template <typename Half>
-void RunStagedForward(const Execution& execution, const Dims& dims, const Steps& steps,
-                      const ForwardArgs& args, const StagedForwardPlan& staged,
-                      const ForwardPlan& plan, const ReservePlan& reserve) {
-  const Stage<Half> stage(execution, args.workspace);
+template <typename Format>
+void StageForward(const Execution& execution, const Dims& dims, const Steps& steps,
+                  const ForwardArgs& args, const StagedForwardPlan& staged, const ForwardPlan& plan,
+                  const ReservePlan& reserve) {
+  const Stage<typename Format::Weight> stage(execution, args.workspace);
   ForwardArgs inner = args;
   inner.x = stage.In(args.x, staged.x);
   inner.h0 = stage.In(args.h0, staged.h0);
@@ -69,17 +70,18 @@ void RunStagedForward(const Execution& execution, const Dims& dims, const Steps&
   inner.hN = stage.BufferFor(args.hN, staged.hN);
   inner.cN = stage.BufferFor(args.cN, staged.cN);
   inner.workspace = staged.inner.In<void>(args.workspace);
-  RunForward<float, Half>(execution, dims, steps, inner, plan, reserve);
+  RunForward<Format>(execution, dims, steps, inner, plan, reserve);
   stage.Out(y, training ? reserve.y_top : staged.y, args.y);
   stage.Out(staged.hN, args.hN);
   stage.Out(staged.cN, args.cN);
 }
 
-template <typename Half>
-void RunStagedBackward(const Execution& execution, const Dims& dims, const Steps& steps,
-                       const BackwardArgs& args, const StagedBackwardPlan& staged,
-                       const BackwardPlan& plan, const ReservePlan& reserve) {
-  const Stage<Half> stage(execution, args.workspace);
+template <typename Format>
+void StageBackward(const Execution& execution, const Dims& dims, const Steps& steps,
+                   const BackwardArgs& args, const StagedBackwardPlan& staged,
+                   const BackwardPlan& plan, const ReservePlan& reserve) {
+  using Weight = typename Format::Weight;
+  const Stage<Weight> stage(execution, args.workspace);
   BackwardArgs inner = args;
   inner.x = stage.In(args.x, staged.x);
   inner.params = stage.In(args.params, staged.params);
@@ -100,23 +102,38 @@ void RunStagedBackward(const Execution& execution, const Dims& dims, const Steps
   inner.dh0 = gradient(args.dh0, args.dh0_req, staged.dh0);
   inner.dc0 = gradient(args.dc0, args.dc0_req, staged.dc0);
   inner.workspace = staged.inner.In<void>(args.workspace);
-  RunBackward<float, Half>(execution, dims, steps, inner, static_cast<const Half*>(args.params),
-                           plan, reserve);
+  RunBackward<Format>(execution, dims, steps, inner, static_cast<const Weight*>(args.params), plan,
+                      reserve);
   if (inner.dx != nullptr) stage.Out(staged.dx, args.dx);
   if (inner.dparams != nullptr) stage.Out(staged.dparams, args.dparams);
   if (inner.dh0 != nullptr) stage.Out(staged.dh0, args.dh0);
   if (inner.dc0 != nullptr) stage.Out(staged.dc0, args.dc0);
 }
 
-#define FUSED_RNN_INSTANTIATE(Half)                                                     \
-  template void RunStagedForward<Half>(const Execution&, const Dims&, const Steps&,     \
-                                       const ForwardArgs&, const StagedForwardPlan&,    \
-                                       const ForwardPlan&, const ReservePlan&);         \
-  template void RunStagedBackward<Half>(const Execution&, const Dims&, const Steps&,    \
-                                        const BackwardArgs&, const StagedBackwardPlan&, \
-                                        const BackwardPlan&, const ReservePlan&);
-FUSED_RNN_INSTANTIATE(Float16)
-FUSED_RNN_INSTANTIATE(BFloat16)
-#undef FUSED_RNN_INSTANTIATE
+// Whether tensors with such weights are stored in another type than they are computed in.
+template <typename Format>
+constexpr bool kStaged = !std::is_same_v<typename Format::Real, typename Format::Weight>;
+
+}  // namespace
+
+void RunStagedForward(const Execution& execution, const Dims& dims, const Steps& steps,
+                      const ForwardArgs& args, const StagedForwardPlan& staged,
+                      const ForwardPlan& plan, const ReservePlan& reserve) {
+  WithFormat(dims, [&](auto format) {
+    using Format = decltype(format);
+    if constexpr (kStaged<Format>)
+      StageForward<Format>(execution, dims, steps, args, staged, plan, reserve);
+  });
+}
+
+void RunStagedBackward(const Execution& execution, const Dims& dims, const Steps& steps,
+                       const BackwardArgs& args, const StagedBackwardPlan& staged,
+                       const BackwardPlan& plan, const ReservePlan& reserve) {
+  WithFormat(dims, [&](auto format) {
+    using Format = decltype(format);
+    if constexpr (kStaged<Format>)
+      StageBackward<Format>(execution, dims, steps, args, staged, plan, reserve);
+  });
+}
 
 }  // namespace fused_rnn

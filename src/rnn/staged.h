@@ -6,14 +6,12 @@
 
 namespace fused_rnn {
 
-// As RunForward and RunBackward, but all tensors of `args` are of type Half, and args.workspace is
-// laid out by the staged plan.
-template <typename Half>
+// As RunForward and RunBackward, but all tensors of `args` are of the problem's 16-bit type, and
+// args.workspace is laid out by the staged plan.
 void RunStagedForward(const Execution& execution, const Dims& dims, const Steps& steps,
                       const ForwardArgs& args, const StagedForwardPlan& staged,
                       const ForwardPlan& plan, const ReservePlan& reserve);
 
-template <typename Half>
 void RunStagedBackward(const Execution& execution, const Dims& dims, const Steps& steps,
                        const BackwardArgs& args, const StagedBackwardPlan& staged,
                        const BackwardPlan& plan, const ReservePlan& reserve);

@@ -232,8 +232,8 @@ void TestValues() {
     calls.problem = InC(calls.args.problem);
     calls.backward = InC(calls.args.backward);
   };
-  calls.problem.mode = 4;
-  refused("mode: expected 0 to 3, got 4");
+  calls.problem.mode = kModeCount;
+  refused("mode: expected 0 to 5, got 6");
   calls.problem.variable_length = 2;
   refused("variable_length: expected 0 to 1, got 2");
   calls.problem.clip = -1;

@@ -19,13 +19,12 @@ namespace {
 void TestAllKernels() {
   CHECK_EQ(std::string(Kernels<float>(ActiveIsa()).isa), IsaName());
   ForEachKernel([](auto kernel) {
-    const char* type = kTypeName<typename decltype(kernel)::Type>;
-    Scope scope("%s %s", kernel.kName, type);
+    Scope scope("%s %s", kernel.kName, kernel.kType);
     const int64_t before = Checks().checks;
     TestKernel(kernel);
     const int64_t checks = Checks().checks - before;
     CHECK(checks > 0);
-    std::printf("%s %s %s: %lld checks\n", IsaName(), kernel.kName, type,
+    std::printf("%s %s %s: %lld checks\n", IsaName(), kernel.kName, kernel.kType,
                 static_cast<long long>(checks));
   });
 }

@@ -154,6 +154,33 @@ void TestPanelLayout() {
   }
 }
 
+// Every element has a place of its own, groups of rows begin where those before end, and panels
+// hold whole groups.
+void TestPanelFormula() {
+  for (int64_t group : {1, 2, 4}) {
+    for (int64_t V : {2, 8}) {
+      for (int64_t K : {0, 1, 2, 3, 4, 13}) {
+        const PanelFormula formula{group};
+        const PanelLayout layout{3 * V - 1, 3, K, V, formula};
+        const int64_t rows = (K + group - 1) / group * group;
+        CHECK_EQ(formula.Size(K, V), rows * V);
+        CHECK_EQ(layout.size(), 9 * rows * V);
+        CHECK_EQ(layout.Offset(1, 2), 5 * rows * V);
+        std::vector<bool> taken(rows * V);
+        for (int64_t k = 0; k < rows; ++k) {
+          for (int64_t j = 0; j < V; ++j) {
+            const int64_t index = formula.Index(k, j, V);
+            CHECK(index / (group * V) == k / group);
+            CHECK(!taken[index]);
+            taken[index] = true;
+            if (k % group > 0) CHECK_EQ(index, formula.Index(k - 1, j, V) + 1);
+          }
+        }
+      }
+    }
+  }
+}
+
 // Regions are aligned, in order, at least a gap apart, and inside.
 void CheckPlan(const RegionPlan& plan, int64_t gap) {
   int64_t end = 0;
@@ -273,6 +300,7 @@ int main() {
   TestParamLayout();
   TestHugeSizes();
   TestPanelLayout();
+  TestPanelFormula();
   TestMemoryPlans();
   TestSteps();
   return TestResult();

@@ -85,10 +85,10 @@ void GuardedForward(const Dims& dims, const Steps& steps, ForwardArgs args,
   if constexpr (kIsHalf<T>) {
     const StagedForwardPlan staged(dims, args.reserve != nullptr, plan.bytes(), kGap);
     run(PlannedMemory(staged.bytes(), Flatten(staged, staged.inner, plan)),
-        [&] { RunStagedForward<T>(Execution(), dims, steps, args, staged, plan, reserve); });
+        [&] { RunStagedForward(Execution(), dims, steps, args, staged, plan, reserve); });
   } else {
     run(PlannedMemory(plan),
-        [&] { RunForward<T, T>(Execution(), dims, steps, args, plan, reserve); });
+        [&] { RunForward<PlainWeights<T, T>>(Execution(), dims, steps, args, plan, reserve); });
   }
 }
 
@@ -104,11 +104,11 @@ void GuardedBackward(const Dims& dims, const Steps& steps, BackwardArgs args,
   if constexpr (kIsHalf<T>) {
     const StagedBackwardPlan staged(dims, plan.bytes(), kGap);
     run(PlannedMemory(staged.bytes(), Flatten(staged, staged.inner, plan)),
-        [&] { RunStagedBackward<T>(Execution(), dims, steps, args, staged, plan, reserve); });
+        [&] { RunStagedBackward(Execution(), dims, steps, args, staged, plan, reserve); });
   } else {
     run(PlannedMemory(plan), [&] {
-      RunBackward<T>(Execution(), dims, steps, args, static_cast<const T*>(args.params), plan,
-                     reserve);
+      RunBackward<PlainWeights<T, T>>(Execution(), dims, steps, args,
+                                      static_cast<const T*>(args.params), plan, reserve);
     });
   }
 }

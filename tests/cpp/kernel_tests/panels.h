@@ -25,12 +25,15 @@ bool IsNumber(Weight weight, double value) {
 }
 
 // Inputs for up to max_rows rows and max_count panels and their products.
-template <typename Real, typename Weight>
+template <typename Format>
 struct Product {
+  using Real = typename Format::Real;
+  using Packed = typename Format::Packed;
+
   Product(int64_t max_rows, int64_t max_count, int64_t K, int64_t V)
       : K(K),
         columns(max_count * V),
-        panels(max_count * K * V, kAlignment),
+        panels(max_count * Format::kPanel.Size(K, V), kAlignment),
         a(max_rows * K),
         c(max_rows * columns) {
     Random random(K);
@@ -39,7 +42,8 @@ struct Product {
     random.FillInts(&a, -3, 3);
     for (int64_t k = 0; k < K; ++k) {
       for (int64_t j = 0; j < columns; ++j)
-        panels[(j / V * K + k) * V + j % V] = FromDouble<Weight>(b[k * columns + j]);
+        panels[j / V * Format::kPanel.Size(K, V) + Format::kPanel.Index(k, j % V, V)] =
+            FromDouble<Packed>(b[k * columns + j]);
     }
     for (int64_t row = 0; row < max_rows; ++row) {
       for (int64_t k = 0; k < K; ++k) {
@@ -50,7 +54,7 @@ struct Product {
   }
 
   int64_t K, columns;
-  GuardedArray<Weight> panels;
+  GuardedArray<Packed> panels;
   std::vector<int64_t> a, c;
 };
 
@@ -60,9 +64,10 @@ struct Variant {
   bool accumulate, prefetch;
 };
 
-template <typename Real, typename Weight>
-void TestProduct(kernel::Gemm<Real, Weight> gemm, const Product<Real, Weight>& product,
-                 int64_t rows, int64_t count, const Variant& v) {
+template <typename Format>
+void TestProduct(kernel::Gemm<Format> gemm, const Product<Format>& product, int64_t rows,
+                 int64_t count, const Variant& v) {
+  using Real = typename Format::Real;
   const int64_t K = product.K, V = Kernels<Real>(ActiveIsa()).lanes, columns = count * V;
   const int64_t a_ld = K + v.a_gap, c_ld = columns + v.c_gap;
   Scope scope("rows %d, count %d, K %d, a_ld %d, c_ld %d, accumulate %d, prefetch %d",
@@ -77,7 +82,7 @@ void TestProduct(kernel::Gemm<Real, Weight> gemm, const Product<Real, Weight>& p
       c[row * c_ld + j] = static_cast<Real>(row - j);
   }
   // The panels that are used end at the inaccessible page.
-  const Weight* panels = product.panels.data() + (product.columns - columns) * K;
+  const auto* panels = product.panels.end() - count * Format::kPanel.Size(K, V);
   const int64_t first_column = product.columns - columns;
   gemm.Of(ActiveIsa())({rows, K, count, a.data(), a_ld, panels, c.data(), c_ld, v.accumulate,
                         v.prefetch ? product.panels.data() : nullptr});
@@ -95,14 +100,15 @@ void TestProduct(kernel::Gemm<Real, Weight> gemm, const Product<Real, Weight>& p
   CHECK(c.Intact());
 }
 
-template <typename Real, typename Weight>
-void TestKernel(kernel::Gemm<Real, Weight> gemm) {
+template <typename Format>
+void TestKernel(kernel::Gemm<Format> gemm) {
   // More than two row tiles of the tallest kernel (14 rows), and a run of the recurrence (40 rows).
   constexpr int64_t kRows[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
                                17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 40, 43};
   constexpr int64_t kMaxCount = 5;
   for (int64_t K : {1, 2, 3, 7, 64, 1023, 1024, 1025, 1500}) {
-    const Product<Real, Weight> product(43, kMaxCount, K, Kernels<Real>(ActiveIsa()).lanes);
+    const Product<Format> product(43, kMaxCount, K,
+                                  Kernels<typename Format::Real>(ActiveIsa()).lanes);
     unsigned turn = 0;
     for (int64_t rows : kRows) {
       for (int64_t count = 1; count <= kMaxCount; ++count) {
@@ -119,8 +125,10 @@ void TestKernel(kernel::Gemm<Real, Weight> gemm) {
 }
 
 // Weights as the caller stores them, [columns, K], which end at the inaccessible page.
-template <typename Real, typename Weight>
-void TestKernel(kernel::RowGemm<Real, Weight> row_gemm) {
+template <typename Format>
+void TestKernel(kernel::RowGemm<Format> row_gemm) {
+  using Real = typename Format::Real;
+  using Weight = typename Format::Weight;
   const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
   Random random(3);
   for (int64_t K : {int64_t{1}, int64_t{2}, V - 1, V, V + 1, 2 * V - 1, 2 * V, 2 * V + 1, 3 * V,
@@ -162,16 +170,19 @@ void TestKernel(kernel::RowGemm<Real, Weight> row_gemm) {
 
 // pack(w, ld, columns, K, panel), of a w [columns, K] if `transposed`, else [K, columns]: whole and
 // partial panels.
-template <typename Real, typename Weight, typename PackFunction>
+template <typename Format, typename PackFunction>
 void TestPacking(bool transposed, const PackFunction& pack) {
-  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
+  using Weight = typename Format::Weight;
+  using Packed = typename Format::Packed;
+  const int64_t V = Kernels<typename Format::Real>(ActiveIsa()).lanes;
   for (int64_t columns = 1; columns <= V; ++columns) {
     for (int64_t K : {1, 2, 5, 16, 33}) {
       for (int64_t gap : {0, 3}) {
         Scope scope("columns %d, K %d, gap %d", static_cast<int>(columns), static_cast<int>(K),
                     static_cast<int>(gap));
         const int64_t outer = transposed ? columns : K, ld = (transposed ? K : columns) + gap;
-        GuardedArray<Weight> w(outer * ld - gap), panel(K * V, kAlignment);
+        GuardedArray<Weight> w(outer * ld - gap);
+        GuardedArray<Packed> panel(Format::kPanel.Size(K, V), kAlignment);
         // Element (k, j) of the matrix is a number of its own.
         const auto value = [&](int64_t k, int64_t j) -> double {
           return 1 + k * V + j - (k % 2) * 300;
@@ -184,7 +195,7 @@ void TestPacking(bool transposed, const PackFunction& pack) {
         int64_t wrong = 0;
         for (int64_t k = 0; k < K; ++k) {
           for (int64_t j = 0; j < V; ++j)
-            wrong += !IsNumber(panel[k * V + j], j < columns ? value(k, j) : 0);
+            wrong += !IsNumber(panel[Format::kPanel.Index(k, j, V)], j < columns ? value(k, j) : 0);
         }
         CHECK_EQ(wrong, 0);
         CHECK(w.Intact() && panel.Intact());
@@ -193,18 +204,17 @@ void TestPacking(bool transposed, const PackFunction& pack) {
   }
 }
 
-template <typename Real, typename Weight>
-void TestKernel(kernel::PackTransposed<Real, Weight> pack) {
-  const int64_t V = Kernels<Real>(ActiveIsa()).lanes;
-  TestPacking<Real, Weight>(
-      true, [&](const Weight* w, int64_t ld, int64_t columns, int64_t K, Weight* panel) {
-        pack.Of(ActiveIsa())(w, ld, columns, K, panel, V);
-      });
+template <typename Format>
+void TestKernel(kernel::PackTransposed<Format> pack) {
+  const int64_t V = Kernels<typename Format::Real>(ActiveIsa()).lanes;
+  TestPacking<Format>(true, [&](auto* w, int64_t ld, int64_t columns, int64_t K, auto* panel) {
+    pack.Of(ActiveIsa())(w, ld, columns, K, panel, V);
+  });
 }
 
-template <typename Real, typename Weight>
-void TestKernel(kernel::Pack<Real, Weight> pack) {
-  TestPacking<Real, Weight>(false, pack.Of(ActiveIsa()));
+template <typename Format>
+void TestKernel(kernel::Pack<Format> pack) {
+  TestPacking<Format>(false, pack.Of(ActiveIsa()));
 }
 
 }  // namespace
