@@ -32,7 +32,15 @@ typedef enum fused_rnn_status {
   FUSED_RNN_FAILED = 4         /* anything else that the system denied */
 } fused_rnn_status;
 
-enum { FUSED_RNN_RNN_RELU = 0, FUSED_RNN_RNN_TANH = 1, FUSED_RNN_LSTM = 2, FUSED_RNN_GRU = 3 };
+/* The cells; their formulas are in rnn.h. */
+enum {
+  FUSED_RNN_RNN_RELU = 0,
+  FUSED_RNN_RNN_TANH = 1,
+  FUSED_RNN_LSTM = 2,
+  FUSED_RNN_GRU = 3,
+  FUSED_RNN_LSTM_PEEPHOLE = 4,
+  FUSED_RNN_GRU_RESET_BEFORE = 5
+};
 enum {
   FUSED_RNN_FLOAT32 = 0,
   FUSED_RNN_FLOAT64 = 1,
@@ -49,7 +57,7 @@ enum { FUSED_RNN_KEEP_NOTHING = 0, FUSED_RNN_KEEP_STAMP = 1, FUSED_RNN_KEEP_RESE
 
 typedef struct fused_rnn_problem {
   size_t size;             /* sizeof(fused_rnn_problem) */
-  int32_t mode;            /* FUSED_RNN_RNN_RELU ... FUSED_RNN_GRU */
+  int32_t mode;            /* FUSED_RNN_RNN_RELU ... */
   int32_t dtype;           /* FUSED_RNN_FLOAT32 ... */
   int32_t variable_length; /* 1: `lengths` of the arguments is read; else 0 */
   int32_t clip;            /* FUSED_RNN_NO_CLIP ...; LSTM only */

@@ -34,6 +34,13 @@
 //         (Sak et al. 2014, section 2)
 //   gru   r, z = sigmoid(a + b); n = tanh(a_n + r b_n); h = (1 - z) n + z h_{t-1}
 //         (Cho et al. 2014, in cuDNN's variant: the reset gate acts after the recurrent product)
+//   lstm_peephole  as lstm, with i, f = sigmoid(a + b + p c_{t-1}), o = sigmoid(a + b + p c), where
+//         p are vectors, one for each of the three, and c is clipped already
+//         (Gers, Schraudolph, Schmidhuber 2002)
+//   gru_reset_before  r, z = sigmoid(a + b); n = tanh(a_n + R_n (r h_{t-1}) + bR_n);
+//         h = (1 - z) n + z h_{t-1}
+//         (Cho et al. 2014, equations 5 to 8; gates in gru's order)
+// "LSTM only" below means both lstm and lstm_peephole.
 #ifndef FUSED_RNN_RNN_H_
 #define FUSED_RNN_RNN_H_
 
@@ -97,7 +104,8 @@ struct Problem {
 
 // Number of elements of `params`. Layout, in MXNet's order (l outer, d inner):
 //   for each (l, d): W [G*H, I_l], R [G*H, S], and Wp [P, H] if projected; I_0 = I, I_l = D*S
-//   above; then for each (l, d): bW [G*H], bR [G*H].
+//   above; then for each (l, d): bW [G*H], bR [G*H]; then, for lstm_peephole, for each (l, d):
+//   p [3*H], of i, f, o.
 // Size queries throw Error if the problem is not valid or a size does not fit 63 bits.
 FUSED_RNN_API int64_t ParamCount(const Problem& problem);
 

@@ -9,7 +9,6 @@
 #include "kernels/kernel_table.h"
 
 namespace fused_rnn {
-
 namespace kernel {
 
 template <typename Format>

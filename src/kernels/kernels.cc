@@ -23,6 +23,7 @@ namespace fused_rnn {
 namespace FUSED_RNN_ISA {
 namespace {
 
+// A format with kernels of its own specializes this.
 template <typename Format>
 constexpr PanelKernels<Format> MakePanels() {
   return {PanelGemm<Format>, RowGemm<Format>, PackPanelTransposed<Format>, PackPanel<Format>};

@@ -156,6 +156,9 @@ PYBIND11_MODULE(_core, m) {
       },
       "Seconds since start_profile by stage, summed over threads, and elapsed.");
   m.def("isa", &IsaName, "Instruction set of the kernels in use.");
+  m.def(
+      "isas", [] { return py::str(SupportedIsaNames()).attr("split")(); },
+      "All instruction sets that this processor has, the best last.");
   m.def("gemm_backend", &GemmBackend,
         "The library of the large float32 products of training, with its version.");
   m.def("num_threads", &NumThreads, "Threads that a call may use.");

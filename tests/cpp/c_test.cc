@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -225,6 +226,18 @@ void TestNulls() {
   refused(fused_rnn_backward(problem, &calls.backward), "reserve: expected");
 }
 
+// The C names are those of rnn.h.
+void TestModes() {
+  const std::pair<int, Mode> modes[] = {{FUSED_RNN_RNN_RELU, Mode::kRnnRelu},
+                                        {FUSED_RNN_RNN_TANH, Mode::kRnnTanh},
+                                        {FUSED_RNN_LSTM, Mode::kLstm},
+                                        {FUSED_RNN_GRU, Mode::kGru},
+                                        {FUSED_RNN_LSTM_PEEPHOLE, Mode::kLstmPeephole},
+                                        {FUSED_RNN_GRU_RESET_BEFORE, Mode::kGruResetBefore}};
+  CHECK_EQ(std::size(modes), size_t{kModeCount});
+  for (const auto& [number, mode] : modes) CHECK_EQ(number, static_cast<int>(mode));
+}
+
 void TestValues() {
   Calls calls(LstmCase());
   const auto refused = [&](const char* part) {
@@ -318,6 +331,7 @@ int main() {
   TestSameNumbers(LstmCase());
   TestSizes();
   TestNulls();
+  TestModes();
   TestValues();
   TestSettings();
   TestInterrupt();
