@@ -23,6 +23,9 @@ struct GemmArgs {
   Real* c;
   int64_t c_ld;
   bool accumulate;
+  // A dimension that differs from call to call, so that a library which compiles products had
+  // better compile one for all of its sizes.
+  enum class Varying { kNone, kM, kK } varying = Varying::kNone;
 };
 
 // Any of M, N, K may be 0. The result does not depend on the number of threads. Throws OutOfMemory.

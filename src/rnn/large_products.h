@@ -48,6 +48,7 @@ struct BackwardDirection {
 template <typename Format>
 class LargeProducts {
   using Real = typename Format::Real;
+  using Varying = typename GemmArgs<Real>::Varying;
 
  public:
   using Direction = BackwardDirection<Format>;
@@ -68,8 +69,8 @@ class LargeProducts {
     const int64_t input_size = dims_.InputSize(l);
     const auto product = [&](int64_t M, int64_t N, const Real* a, int64_t a_ld, const Real* b,
                              int64_t b_ld, int64_t to) {
-      Gemm<Real>(execution_,
-                 {M, N, rows, a, a_ld, true, b, b_ld, false, dparams.data + to, N, dparams.add});
+      Gemm<Real>(execution_, {M, N, rows, a, a_ld, true, b, b_ld, false, dparams.data + to, N,
+                              dparams.add, VaryingRows(Varying::kK)});
     };
     const auto put_sums = [&](int64_t to, int first, int count) {
       dparams.Part(to).PutAll(dir.sums + first * H, count * H);
@@ -94,8 +95,9 @@ class LargeProducts {
   // dx [rows, input_size] = (or +=) this direction's part.
   void InputGradient(const Direction& dir, int64_t l, Real* dx, bool add) const {
     const int64_t input_size = dims_.InputSize(l);
-    Gemm<Real>(execution_, {steps_.rows(), input_size, dims_.G * dims_.H, InputSide(dir),
-                            gradients_ld_, false, dir.W, input_size, false, dx, input_size, add});
+    Gemm<Real>(execution_,
+               {steps_.rows(), input_size, dims_.G * dims_.H, InputSide(dir), gradients_ld_, false,
+                dir.W, input_size, false, dx, input_size, add, VaryingRows(Varying::kM)});
   }
 
  private:
@@ -118,6 +120,11 @@ class LargeProducts {
         });
       }
     });
+  }
+
+  // With lengths, the number of rows is their sum, and another one at each call.
+  Varying VaryingRows(Varying dimension) const {
+    return steps_.packed() ? dimension : Varying::kNone;
   }
 
   const Execution& execution_;

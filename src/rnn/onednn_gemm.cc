@@ -43,6 +43,8 @@ dnnl::engine MakeEngine() {
   return {dnnl::engine::kind::cpu, 0};
 }
 
+using Varying = GemmArgs<float>::Varying;
+
 memory::desc Matrix(int64_t rows, int64_t columns, int64_t ld, bool transposed) {
   const memory::dims strides = transposed ? memory::dims{1, ld} : memory::dims{ld, 1};
   return memory::desc({rows, columns}, memory::data_type::f32, strides);
@@ -61,6 +63,13 @@ struct Product {
   memory::desc scratch;
 };
 
+// For all sizes of the dimension that varies, if one does.
+GemmArgs<float> General(GemmArgs<float> args) {
+  if (args.varying == Varying::kM) args.M = DNNL_RUNTIME_DIM_VAL;
+  if (args.varying == Varying::kK) args.K = DNNL_RUNTIME_DIM_VAL;
+  return args;
+}
+
 Product MakeProduct(const dnnl::engine& engine, const GemmArgs<float>& args) {
   dnnl::primitive_attr attr;
   // oneDNN's own scratch memory belongs to the thread that made a primitive; ours are run by any,
@@ -77,7 +86,9 @@ Product MakeProduct(const dnnl::engine& engine, const GemmArgs<float>& args) {
 }
 
 // oneDNN's engine and our products: compiling one takes a millisecond, so they are kept. A model
-// uses a handful of shapes; the bound is for programs whose T or N changes with every call.
+// uses a handful of shapes; the bound is for programs whose T or N changes with every call. Where
+// sequences have lengths, one product serves all sums of them (measured on AVX-512: 0.95 to 1.2 of
+// the speed of one that is compiled for its size).
 class Library {
  public:
   // The process's own. Never destroyed, for calls may run until the process ends; and a child of
@@ -95,8 +106,9 @@ class Library {
   const dnnl::engine& engine() const { return engine_; }
 
   // None if oneDNN cannot make it.
-  std::optional<Product> Find(const GemmArgs<float>& args) {
+  std::optional<Product> Find(const GemmArgs<float>& sized) {
     constexpr size_t kMostShapes = 1024;
+    const GemmArgs<float> args = General(sized);
     const int flags = args.a_transposed | args.b_transposed << 1 | args.accumulate << 2;
     const Key key{args.M, args.N, args.K, args.a_ld, args.b_ld, args.c_ld, flags};
     std::lock_guard<std::mutex> lock(mutex_);

@@ -67,14 +67,19 @@ void TestProduct(int64_t M, int64_t N, int64_t K, const Form& form) {
       expected[m * N + n] = sum;
     }
   }
-  Gemm<Real>(Execution(), {M, N, K, a.data.data(), a.ld, form.a_transposed, b.data.data(), b.ld,
-                           form.b_transposed, c.data.data(), c.ld, form.accumulate});
-  int64_t wrong = 0;
-  for (int64_t m = 0; m < M; ++m) {
-    for (int64_t n = 0; n < N; ++n) wrong += c.At(m, n) != expected[m * N + n];
+  using Varying = typename GemmArgs<Real>::Varying;
+  for (Varying varying : {Varying::kNone, Varying::kM, Varying::kK}) {
+    Matrix<Real> result = c;
+    Gemm<Real>(Execution(),
+               {M, N, K, a.data.data(), a.ld, form.a_transposed, b.data.data(), b.ld,
+                form.b_transposed, result.data.data(), result.ld, form.accumulate, varying});
+    int64_t wrong = 0;
+    for (int64_t m = 0; m < M; ++m) {
+      for (int64_t n = 0; n < N; ++n) wrong += result.At(m, n) != expected[m * N + n];
+    }
+    CHECK_EQ(wrong, 0);
+    CHECK(result.GapsAreNan() && result.data.Intact());
   }
-  CHECK_EQ(wrong, 0);
-  CHECK(c.GapsAreNan() && c.data.Intact());
 }
 
 template <typename Real>
