@@ -21,7 +21,6 @@ def memory():
     mx.nd.waitall()
     gc.collect()
     mx.nd.waitall()
-    fused_rnn.release_memory()  # packed weights, which do not belong to a state
     return fused_rnn.memory()
 
 

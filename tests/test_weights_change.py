@@ -3,7 +3,7 @@
 An operator that keeps weights in a layout of its own must see every change, also one made in place
 through another array or past MXNet altogether. Between two predictions each test changes the
 weights of a live operator, and compares with the reference for the new weights. It predicts three
-times first: packed weights are kept from the second time on, and used from the third.
+times first, so that what is kept from call to call would be there.
 """
 
 from __future__ import annotations

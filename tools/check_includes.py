@@ -45,7 +45,7 @@ LAYERS = {
         STANDARD + r"|(omp|pthread|sys/mman|unistd)\.h",
     ),
     # Like a user's code, but for the text of errors.
-    "src/session": Layer(r"session/.+|base/check\.h|" + PUBLIC, STANDARD + r"|pthread\.h"),
+    "src/session": Layer(r"session/.+|base/check\.h|" + PUBLIC, STANDARD),
     "src/c": Layer(r"base/check\.h|" + PUBLIC, STANDARD),
     # Its own headers without a folder: mxnet/ is the framework's.
     "src/mxnet": Layer(

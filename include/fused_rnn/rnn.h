@@ -147,10 +147,6 @@ class FUSED_RNN_API PackedWeights {
   Buffer memory_{MemoryKind::kWeights};
 };
 
-// Whether a forward that is given no PackedWeights packs all weights for itself; it gives the same
-// bits with a PackedWeights then.
-FUSED_RNN_API bool ForwardPacks(const Problem& problem);
-
 // The arguments of a forward, in the problem's dtype unless their type says more. All pointers are
 // the caller's, before, during and after the call. No output may overlap an input or another
 // output. A tensor without elements may be null.

@@ -63,9 +63,7 @@ class FUSED_RNN_API Session {
   // Makes the stamp one that fits nothing, so that a backward computes its forward again.
   void Forget() { stamp_.hashed = false; }
 
-  // fused_rnn::Forward, which see. With Keep::kNothing and without dropout it may take packed
-  // weights that an earlier call has left (CachedWeightBytes); the bits are the same. `args` needs
-  // no workspace, and its reserve is ignored. Elements
+  // fused_rnn::Forward, which see. `args` needs no workspace, and its reserve is ignored. Elements
   // drop if `problem.dropout` is not 0, whatever is kept.
   // `inputs`: what HashInputs says of the arguments, if the caller has asked already; else null.
   // Throws what fused_rnn::Forward throws; the session then knows no forward.
@@ -94,13 +92,6 @@ class FUSED_RNN_API Session {
   Buffer reserve_;
   bool reserve_is_whole_ = false;  // it holds what the stamp's forward left
 };
-
-// Predictions of a few steps, whose weights would be packed for as long as they are computed with,
-// keep the packed weights for the next one, of any session, that has weights of these contents:
-// from the second meeting on, as many bytes as the environment variable FUSED_RNN_PACK_CACHE_MB
-// says (512 by default; 0: none), the latest used. Their bytes; and their end.
-FUSED_RNN_API size_t CachedWeightBytes();
-FUSED_RNN_API void DropCachedWeights();
 
 }  // namespace fused_rnn
 

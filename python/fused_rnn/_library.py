@@ -72,7 +72,7 @@ def _open() -> ctypes.CDLL:
             f"mxnet=={_MXNET}; {_INSTALL}"
         ) from error
     library.fused_rnn_last_error.restype = ctypes.c_char_p
-    library.fused_rnn_memory.argtypes = [ctypes.POINTER(ctypes.c_int64)] * 4
+    library.fused_rnn_memory.argtypes = [ctypes.POINTER(ctypes.c_int64)] * 3
     library.fused_rnn_memory.restype = None
     library.fused_rnn_release_spare_memory.restype = None
     # With Python's lock held: see change_tables.
@@ -159,11 +159,9 @@ def memory() -> dict[str, int]:
     -------
     dict
         ``states``: number of states; ``reserve``: bytes that forward passes keep for their backward
-        passes; ``workspace``: bytes that running calls work in, which states share;
-        ``packed_weights``: bytes that predictions keep for the next ones with the same weights, at
-        most FUSED_RNN_PACK_CACHE_MB.
+        passes; ``workspace``: bytes that running calls work in, which states share.
     """
-    keys = ("states", "workspace", "reserve", "packed_weights")
+    keys = ("states", "workspace", "reserve")
     values = [ctypes.c_int64() for _ in keys]
     load().fused_rnn_memory(*map(ctypes.byref, values))
     return {key: value.value for key, value in zip(keys, values)}
@@ -189,8 +187,6 @@ def set_recompute(on: bool) -> bool:
 
 def release_memory() -> None:
     """Gives back the memory that ended states and calls left for the next ones.
-
-    Packed weights of predictions are among it.
 
     Live and spare memory together never exceed the most that was live at one time.
     """

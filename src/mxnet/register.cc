@@ -322,23 +322,17 @@ FUSED_RNN_API int fused_rnn_install() {
 
 FUSED_RNN_API int fused_rnn_installed() { return installed; }
 
-// Live operator states: their number, and the bytes of their workspaces and reserves; and of packed
-// weights that are kept for predictions.
-FUSED_RNN_API void fused_rnn_memory(int64_t* states, int64_t* workspace, int64_t* reserve,
-                                    int64_t* packed_weights) {
+// Live operator states: their number, and the bytes of their workspaces and reserves.
+FUSED_RNN_API void fused_rnn_memory(int64_t* states, int64_t* workspace, int64_t* reserve) {
   *states = OpState::LiveCount();
   *workspace = OpState::memory.LiveBytes(MemoryKind::kWorkspace);
   *reserve = OpState::memory.LiveBytes(MemoryKind::kReserve);
-  *packed_weights = static_cast<int64_t>(CachedWeightBytes());
 }
 
 // Returns the former setting.
 FUSED_RNN_API int fused_rnn_set_recompute(int on) { return OpState::SetRecompute(on != 0); }
 
-FUSED_RNN_API void fused_rnn_release_spare_memory() {
-  DropCachedWeights();
-  ReleaseSpareMemory();
-}
+FUSED_RNN_API void fused_rnn_release_spare_memory() { ReleaseSpareMemory(); }
 
 }  // extern "C"
 

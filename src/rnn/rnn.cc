@@ -46,12 +46,6 @@ size_t ForwardWorkspaceBytes(const Problem& problem, bool training) {
   return dims.half() ? StagedForwardPlan(dims, training, bytes).bytes() : bytes;
 }
 
-bool ForwardPacks(const Problem& problem) {
-  const Dims dims(problem);
-  const ForwardPlan plan(dims, /*training=*/false, LanesFor(dims, ActiveIsa()));
-  return plan.input_form == WeightForm::kPanels && plan.recurrent_form == WeightForm::kPanels;
-}
-
 size_t BackwardWorkspaceBytes(const Problem& problem) {
   const Dims dims(problem);
   const int64_t bytes = BackwardPlan(dims, LanesFor(dims, ActiveIsa())).bytes();

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "fused_rnn/measure.h"
-#include "session/pack_cache.h"
 
 namespace fused_rnn {
 namespace {
@@ -82,11 +81,6 @@ void Session::Forward(const Problem& problem, ForwardArgs args, Keep keep,
   const bool hashes = keep != Keep::kNothing;
   // Before the outputs are written: a front end may let them be inputs.
   if (hashes) stamp_.inputs = inputs != nullptr ? *inputs : HashInputs(problem, args);
-  std::shared_ptr<const PackedWeights> packed;
-  if (keep == Keep::kNothing && problem.dropout == 0 && args.packed == nullptr) {
-    packed = FindPackedWeights(problem, args.params, args.interrupt);
-    args.packed = packed.get();
-  }
   stamp_.problem = problem;
   stamp_.dropout_seed = args.dropout_seed;
   // The core drops only where it can note in a reserve what it dropped. Otherwise a forward gives
