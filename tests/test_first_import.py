@@ -106,7 +106,7 @@ while not begun or time.clock_gettime(time.pthread_getcpuclockid(thread.ident)) 
 with warnings.catch_warnings(record=True) as found:
     warnings.simplefilter("always")
     import fused_rnn
-print(*(warning.message for warning in found if warning.category is RuntimeWarning))
+print(*(w.message for w in found if w.category is RuntimeWarning), flush=True)
 import os
 os._exit(0)
 """
