@@ -61,7 +61,8 @@ enum class Mode : int {
   kRnnTanh = 1,
   kLstm = 2,
   kGru = 3,
-  // Not MXNet's.
+  // Not MXNet's. The name of such a cell begins with that of its kin, the mode beside which the
+  // operator is told of it: lstm_peephole with mode lstm.
   kLstmPeephole = 4,
   kGruResetBefore = 5,
 };

@@ -1,10 +1,13 @@
 // What a recurrent cell is to the passes: a trait that tells its shape, and the arguments of its
 // arithmetic. Each cell has one header with both; cells.h lists them.
 //
+// The arithmetic walks over blocks of V units (`ForEachBlock`, kernels/vec-inl.h), and the
+// backward's begins with dh (`HiddenGradient`, hidden_gradient-inl.h).
+//
 // A step of a cell runs in stages. Each is one product with rows of R, followed by an epilogue: the
 // cell's arithmetic for a few hidden units. A stage waits for all units of the one before, so a
 // cell whose gates all read h_{t-1} has one; a second one reads what the first has left
-// (`Row::kValue`). The backward runs the stages from the last to the first.
+// (`ForwardOut::kValue`). The backward runs the stages from the last to the first.
 #ifndef FUSED_RNN_CELLS_CELL_H_
 #define FUSED_RNN_CELLS_CELL_H_
 

@@ -64,7 +64,7 @@ void ElmanForward(const CellForwardArgs<Real>& args) {
   const Rows<Real> gates = args.out[ForwardOut::kGates], h = args.out[ForwardOut::kH];
   ForEachBlock<Real>(args.units, [&](auto lanes, int64_t unit, int64_t) {
     const Vec<Real> bias = lanes.Load(args.bias + unit);
-    for (int64_t row = 0; row < args.rows; ++row) {
+    for (int64_t row = 0; row < args.rows; ++row) {  // of one gate, panel order is that of units
       const Vec<Real> x = LoadAll(tile.At(row) + unit) + LoadAll(gates.At(row) + unit) + bias;
       lanes.Store(h.At(row) + unit, Activation::template Value<Real>(x));
     }

@@ -22,10 +22,8 @@ struct Dims : Problem {
   // Dropout acts between layers.
   bool drops;
 
-  // Bytes of an element as computed with (the 16-bit types are computed in float32), and as the
-  // caller stores it.
+  // Bytes of an element as computed with: the 16-bit types are computed in float32.
   int64_t ComputedBytes() const { return dtype == DType::kFloat64 ? 8 : 4; }
-  int64_t StoredBytes() const { return half() ? 2 : ComputedBytes(); }
 
   int64_t InputSize(int64_t l) const { return l == 0 ? I : D * S; }
 

@@ -44,7 +44,7 @@ void PackAll(const Execution& execution, const Dims& dims, const typename Format
 
 PackedPlan::PackedPlan(const Dims& dims, int64_t V) : RegionPlan(0) {
   const ForwardPlan layouts(dims, /*training=*/false, V);
-  const int64_t LD = dims.L * dims.D, real = dims.ComputedBytes(), weight = dims.StoredBytes();
+  const int64_t LD = dims.L * dims.D, real = dims.ComputedBytes(), weight = PackedBytes(dims);
   bias = Add(real * LD * dims.cell().vectors() * dims.H);
   first_input = Add(weight * dims.D * layouts.Input(0).size());
   upper_inputs = Add(weight * (LD - dims.D) * layouts.Input(1).size());

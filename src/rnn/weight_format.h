@@ -7,8 +7,8 @@
 
 namespace fused_rnn {
 
-// body(Format()) for the format (weight_formats.h) of the problem's weights, which its dtype
-// decides.
+// body(Format()) for the format (weight_formats.h) of the problem's weights. What decides must be
+// the same in the whole process and, of the problem, among what PackedWeights::CheckFits compares.
 template <typename Body>
 auto WithFormat(const Problem& problem, const Body& body) {
   switch (problem.dtype) {
