@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Iterator, Mapping, NamedTuple
 
@@ -157,9 +156,16 @@ class Layout:
         """(layer, direction) in the operator's order."""
         return ((l, d) for l in range(self.num_layers) for d in range(self.directions))
 
-    @functools.cached_property
+    @property
     def parts(self) -> dict[str, Part]:
         """What the vector consists of, by name and in its order."""
+        # Kept without functools.cached_property, whose lock a child of fork() may find held for ever.
+        kept = self.__dict__.get("_parts")
+        if kept is None:
+            kept = self.__dict__["_parts"] = self._make_parts()
+        return kept
+
+    def _make_parts(self) -> dict[str, Part]:
         rows = self.gates * self.hidden_size
 
         def weights(l: int) -> dict[str, tuple[int, ...]]:
