@@ -170,8 +170,8 @@ routes = (core, numpy, streaming, operator)
 expected = [expected[k] for k in (0, 2, 3, 1)]
 _core.set_num_threads(3)
 try:
-    # The operator runs between the forks: MXNet's own engine does not survive one while threads wait
-    # for it, in the parent neither.
+    # The operator runs between the forks: MXNet's own engine does not survive one while threads
+    # wait for it, in the parent neither.
     calls = (core, numpy, streaming, pack, allocate, describe, core, numpy)
     threads = [threading.Thread(target=repeat, args=(call,)) for call in calls]
     for thread in threads:

@@ -159,7 +159,7 @@ class Layout:
     @property
     def parts(self) -> dict[str, Part]:
         """What the vector consists of, by name and in its order."""
-        # Kept without functools.cached_property, whose lock a child of fork() may find held for ever.
+        # Not a functools.cached_property, whose lock a child of fork() may find held for ever.
         kept = self.__dict__.get("_parts")
         if kept is None:
             kept = self.__dict__["_parts"] = self._make_parts()
