@@ -26,12 +26,13 @@ C_ONLY = r"c(assert|float|limits|stddef|stdint|string)"
 PUBLIC = r"fused_rnn/\w+\.h"
 
 LAYERS = {
-    "include/fused_rnn/fused_rnn_c.h": Layer(r"", r"std(bool|def|int)\.h"),
+    "include/fused_rnn/modes.h": Layer(r"", r""),
+    "include/fused_rnn/fused_rnn_c.h": Layer(r"fused_rnn/modes\.h", r"std(bool|def|int)\.h"),
     "include/fused_rnn/error.h": Layer(r"", STANDARD),
     "include/fused_rnn/measure.h": Layer(r"fused_rnn/error\.h", STANDARD),
     "include/fused_rnn/memory.h": Layer(r"fused_rnn/error\.h", STANDARD),
     "include/fused_rnn/session.h": Layer(r"fused_rnn/(memory|rnn)\.h", STANDARD),
-    "include/fused_rnn/rnn.h": Layer(r"fused_rnn/(error|memory)\.h", STANDARD),
+    "include/fused_rnn/rnn.h": Layer(r"fused_rnn/(error|memory|modes)\.h", STANDARD),
     # Knows no problem: the threads, the failures and the measuring of anything.
     "src/base": Layer(
         r"base/.+|fused_rnn/(error|measure|memory)\.h", STANDARD + r"|((linux|sys)/)?[a-z]+\.h"
@@ -39,7 +40,7 @@ LAYERS = {
     "src/kernels": Layer(
         r"kernels/.+|cells/cells?\.h|base/(cpu\.h|half\.h|isas\.def)", C_ONLY + r"|immintrin\.h"
     ),
-    "src/cells": Layer(r"cells/.+|kernels/(activations|vec)-inl\.h", C_ONLY),
+    "src/cells": Layer(r"cells/.+|kernels/(activations|vec)-inl\.h|fused_rnn/modes\.h", C_ONLY),
     "src/rnn": Layer(
         r"rnn/.+|base/.+|kernels/kernel_table\.h|cells/cells?\.h|" + PUBLIC,
         STANDARD + r"|(omp|pthread|sys/mman|unistd)\.h",

@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fused_rnn/modes.h"
+
 #define FUSED_RNN_C_API __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -32,14 +34,11 @@ typedef enum fused_rnn_status {
   FUSED_RNN_FAILED = 4         /* anything else that the system denied */
 } fused_rnn_status;
 
-/* The cells; their formulas are in rnn.h. */
+/* The cells: FUSED_RNN_LSTM and so on (modes.h). */
 enum {
-  FUSED_RNN_RNN_RELU = 0,
-  FUSED_RNN_RNN_TANH = 1,
-  FUSED_RNN_LSTM = 2,
-  FUSED_RNN_GRU = 3,
-  FUSED_RNN_LSTM_PEEPHOLE = 4,
-  FUSED_RNN_GRU_RESET_BEFORE = 5
+#define FUSED_RNN_MODE(name, c_name, value) c_name = value,
+  FUSED_RNN_MODES(FUSED_RNN_MODE)
+#undef FUSED_RNN_MODE
 };
 enum {
   FUSED_RNN_FLOAT32 = 0,

@@ -22,25 +22,7 @@
 //   y [T, N, D*S]           output of the last layer; y[..., S:] is that of the reverse direction
 // The gradient of a tensor is named d + its name and has its shape.
 //
-// Cells, with a = W x_t + bW and b = R h_{t-1} + bR (rows of W, R, bW, bR are the gates in the
-// order given above):
-//   rnn   h = act(a + b), act = tanh or relu
-//         (Elman 1990, the simple network)
-//   lstm  i, f, o = sigmoid(a + b); g = tanh(a + b); c = f c_{t-1} + i g; h = o tanh(c)
-//         (Gers et al. 2000, without peepholes)
-//         clipped: c = min(max(c, clip_min), clip_max) before tanh and before the next step
-//         (cuDNN, cudnnSetRNNClip)
-//         projected: h = Wp (o tanh(c))
-//         (Sak et al. 2014, section 2)
-//   gru   r, z = sigmoid(a + b); n = tanh(a_n + r b_n); h = (1 - z) n + z h_{t-1}
-//         (Cho et al. 2014, in cuDNN's variant: the reset gate acts after the recurrent product)
-//   lstm_peephole  as lstm, with i, f = sigmoid(a + b + p c_{t-1}), o = sigmoid(a + b + p c), where
-//         p are vectors, one for each of the three, and c is clipped already
-//         (Gers, Schraudolph, Schmidhuber 2002)
-//   gru_reset_before  r, z = sigmoid(a + b); n = tanh(a_n + R_n (r h_{t-1}) + bR_n);
-//         h = (1 - z) n + z h_{t-1}
-//         (Cho et al. 2014, equations 5 to 8; gates in gru's order)
-// "LSTM only" below means both lstm and lstm_peephole.
+// Cells and their formulas: modes.h.
 #ifndef FUSED_RNN_RNN_H_
 #define FUSED_RNN_RNN_H_
 
@@ -49,24 +31,22 @@
 
 #include "fused_rnn/error.h"
 #include "fused_rnn/memory.h"
+#include "fused_rnn/modes.h"
 
 // The project's one version: the build, the Python package and the documentation read it from here.
 #define FUSED_RNN_VERSION "0.1.0"
 
 namespace fused_rnn {
 
-// Values are those of MXNet's `mode` enumeration.
+// kRnnRelu, kLstm and so on.
 enum class Mode : int {
-  kRnnRelu = 0,
-  kRnnTanh = 1,
-  kLstm = 2,
-  kGru = 3,
-  // Not MXNet's. The name of such a cell begins with that of its kin, the mode beside which the
-  // operator is told of it: lstm_peephole with mode lstm.
-  kLstmPeephole = 4,
-  kGruResetBefore = 5,
+#define FUSED_RNN_MODE(name, c_name, value) k##name = value,
+  FUSED_RNN_MODES(FUSED_RNN_MODE)
+#undef FUSED_RNN_MODE
 };
-constexpr int kModeCount = 6;
+#define FUSED_RNN_MODE(name, c_name, value) +1
+constexpr int kModeCount = FUSED_RNN_MODES(FUSED_RNN_MODE);
+#undef FUSED_RNN_MODE
 
 // The mode's name: "rnn_relu", "lstm_peephole" and so on; and whether its cell has a state c beside
 // h, which may be clipped and projected.

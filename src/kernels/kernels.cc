@@ -29,9 +29,9 @@ constexpr PanelKernels<Format> MakePanels() {
   return {PanelGemm<Format>, RowGemm<Format>, PackPanelTransposed<Format>, PackPanel<Format>};
 }
 
-#define FUSED_RNN_CELL_KERNELS(name) k##name##Kernels<Real>,
+#define FUSED_RNN_CELL_KERNELS(name, c_name, value) k##name##Kernels<Real>,
 template <typename Real>
-constexpr CellKernels<Real> kCellKernels[] = {FUSED_RNN_CELLS(FUSED_RNN_CELL_KERNELS)};
+constexpr CellKernels<Real> kCellKernels[] = {FUSED_RNN_MODES(FUSED_RNN_CELL_KERNELS)};
 
 template <typename Real>
 constexpr KernelTable<Real> MakeTable() {

@@ -8,8 +8,6 @@
 
 namespace fused_rnn {
 
-static_assert(kCellCount == kModeCount);
-
 namespace {
 
 void CheckAtLeast(const char* name, int64_t value, int64_t least) {

@@ -53,8 +53,8 @@ void TestProblems() {
     TestProblem(mode, "expected 1 or 2, got 0", set(&Problem::D, 0));
     TestProblem(mode, "expected 1 or 2, got 3", set(&Problem::D, 3));
     TestProblem(mode, "got -1", set(&Problem::P, -1));
-    TestProblem(mode, "mode: expected 0 to 5, got 6",
-                [](Problem* p) { p->mode = static_cast<Mode>(6); });
+    TestProblem(mode, ("mode: expected 0 to " + std::to_string(kModeCount - 1)).c_str(),
+                [](Problem* p) { p->mode = static_cast<Mode>(kModeCount); });
     TestProblem(mode, "dtype: expected 0 to 3, got -1",
                 [](Problem* p) { p->dtype = static_cast<DType>(-1); });
     for (double p : {-0.1, 1.1, nan})
