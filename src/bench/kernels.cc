@@ -214,7 +214,7 @@ void Time(Bench*, kernel::ReadAll<Real>) {}
 template <typename Real>
 void Time(Bench* bench, kernel::Cells<Real> kernel) {
   constexpr int64_t kRows = 20;
-  for (int mode = 0; mode < kCellCount; ++mode) {
+  for (int mode = 0; mode < kModeCount; ++mode) {
     const Cell& cell = kCells[mode];
     const int64_t G = cell.gates;
     const int64_t units = BlocksPerTile(G, kRows) * Kernels<Real>(ActiveIsa()).lanes;

@@ -15,7 +15,6 @@ namespace fused_rnn {
 #define FUSED_RNN_TRAIT(name, c_name, value) k##name##Cell,
 inline constexpr Cell kCells[] = {FUSED_RNN_MODES(FUSED_RNN_TRAIT)};
 #undef FUSED_RNN_TRAIT
-constexpr int kCellCount = sizeof(kCells) / sizeof(kCells[0]);
 
 }  // namespace fused_rnn
 

@@ -109,13 +109,14 @@ PYBIND11_MODULE(_core, m) {
   py::module_::import("atexit").attr("register")(py::cpp_function(&WaitForCalls));
 
   using namespace pybind11::literals;
-  m.def("forward", &ForwardOf, "mode"_a, "x"_a, "params"_a, "h0"_a, "c0"_a = py::none(),
-        py::kw_only(), "num_layers"_a = 1, "bidirectional"_a = false, "projection_size"_a = 0,
-        "training"_a = false, "dropout"_a = 0.0, "dropout_seed"_a = 0, "lengths"_a = py::none(),
-        "clip_min"_a = py::none(), "clip_max"_a = py::none(), "clip_nan"_a = false,
-        "packed"_a = py::none(),
-        "Returns (y, hN, cN, reserve); cN is None unless mode is 'lstm', reserve is None unless "
-        "training. `packed`: PackedWeights made from these params.");
+  m.def(
+      "forward", &ForwardOf, "mode"_a, "x"_a, "params"_a, "h0"_a, "c0"_a = py::none(),
+      py::kw_only(), "num_layers"_a = 1, "bidirectional"_a = false, "projection_size"_a = 0,
+      "training"_a = false, "dropout"_a = 0.0, "dropout_seed"_a = 0, "lengths"_a = py::none(),
+      "clip_min"_a = py::none(), "clip_max"_a = py::none(), "clip_nan"_a = false,
+      "packed"_a = py::none(),
+      "Returns (y, hN, cN, reserve); cN is None unless the mode has a cell state, reserve is None "
+      "unless training. `packed`: PackedWeights made from these params.");
   py::class_<PackedWeights>(m, "PackedWeights",
                             "A copy of parameters in the kernels' own layout, for many short "
                             "forwards. May be shared by threads.")

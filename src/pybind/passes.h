@@ -12,7 +12,8 @@
 
 namespace fused_rnn {
 
-// (y, hN, cN, reserve); cN is None unless mode is 'lstm', reserve is None unless training.
+// (y, hN, cN, reserve); cN is None unless the mode has a cell state, reserve is None unless
+// training.
 py::tuple ForwardArrays(const Given& given, bool training, uint64_t dropout_seed,
                         const PackedWeights* packed);
 

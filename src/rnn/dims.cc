@@ -16,7 +16,7 @@ void CheckAtLeast(const char* name, int64_t value, int64_t least) {
 
 void CheckFields(const Problem& p) {
   const int mode = static_cast<int>(p.mode);
-  FUSED_RNN_CHECK(mode >= 0 && mode < kCellCount, "mode: expected 0 to %d, got %d", kCellCount - 1,
+  FUSED_RNN_CHECK(mode >= 0 && mode < kModeCount, "mode: expected 0 to %d, got %d", kModeCount - 1,
                   mode);
   const Cell& cell = kCells[mode];
   const int dtype = static_cast<int>(p.dtype);

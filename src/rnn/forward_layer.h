@@ -28,11 +28,11 @@ struct ForwardDirection {
   const Weight* Wp;
   const Weight* bW;
   const Weight* bR;
-  const Weight* unit_weights;
-  const Real* h0;        // [N, S], packed order
-  const Real* c0;        // [N, H], packed order
-  Real* bias;            // see CellForwardArgs
-  bool packed;           // bias and panels are there already
+  const Weight* unit_weights;  // [cell.unit_weights, H]
+  const Real* h0;              // [N, S], packed order
+  const Real* c0;              // [N, H], packed order
+  Real* bias;                  // see CellForwardArgs
+  bool packed;                 // bias and panels are there already
   Packed* input_panels;  // of W; like the following null if weights are to be read as they are
   Packed* panels;        // of R
   Packed* projection;    // panels of Wp

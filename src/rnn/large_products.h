@@ -22,16 +22,16 @@ struct BackwardDirection {
   const Real* W;
   const Weight* R;
   const Weight* Wp;
-  const Real* h0;   // [N, S], packed order
-  const Real* c0;   // [N, H], packed order
-  const Real* dhN;  // [N, S], packed order, or null
-  const Real* dcN;  // [N, H], packed order, or null
-  const Real* unit_weights;
-  const Real* gates;  // [rows, kept_gates*Hp], panel order
-  const Real* value;  // [rows, Hp]; like the following null if the cell has none
-  const Real* c;      // [rows, H]
-  const Real* y;      // [rows, y_ld]: this direction's columns
-  const Real* dy;     // likewise, or null
+  const Real* h0;            // [N, S], packed order
+  const Real* c0;            // [N, H], packed order
+  const Real* dhN;           // [N, S], packed order, or null
+  const Real* dcN;           // [N, H], packed order, or null
+  const Real* unit_weights;  // [cell.unit_weights, H]
+  const Real* gates;         // [rows, kept_gates*Hp], panel order
+  const Real* value;         // [rows, Hp]; like the following null if the cell has none
+  const Real* c;             // [rows, H]
+  const Real* y;             // [rows, y_ld]: this direction's columns
+  const Real* dy;            // likewise, or null
   int64_t y_ld;
   Output<Real> dh0{nullptr, Request::kNull};  // [N, S], the caller's order
   Output<Real> dc0{nullptr, Request::kNull};  // [N, H], the caller's order

@@ -40,14 +40,12 @@ class RegionPlan {
 };
 
 // The shapes below use rows = sum of the lengths (planned as T*N); elements are of the type
-// computed with, those of panels of the type stored. "[D]" in front of a shape: one after another
-// for each direction.
-
-// Hp = H rounded up to whole vectors of V elements.
+// computed with, those of panels of the weight format's. "[D]" in front of a shape: one after
+// another for each direction. Hp = H rounded up to whole vectors of V elements.
 
 struct ReservePlan : RegionPlan {
   ReservePlan(const Dims& dims, int64_t V, int64_t gap = 0);
-  Region gates;  // [L][D] [rows, kept_gates*Hp], panel order (see kernel_table.h)
+  Region gates;  // [L][D] [rows, kept_gates*Hp], panel order (see cell.h)
   Region value;  // [L][D] [rows, Hp], of a cell that keeps one (Cell::keeps_value)
   Region c;      // [L][D] [rows, H], with a cell state
   Region y;      // [L-1] [rows, D*S]: outputs of the layers below the last, undropped

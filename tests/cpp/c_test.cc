@@ -42,8 +42,10 @@ fused_rnn_problem InC(const Problem& problem) {
   return c;
 }
 
-fused_rnn_forward_args InC(const ForwardArgs& args) {
-  fused_rnn_forward_args c = {};
+// What the arguments of both passes have in common.
+template <typename InC, typename Args>
+InC CommonInC(const Args& args) {
+  InC c = {};
   c.size = sizeof(c);
   c.x = args.x;
   c.params = args.params;
@@ -51,23 +53,21 @@ fused_rnn_forward_args InC(const ForwardArgs& args) {
   c.c0 = args.c0;
   c.lengths = args.lengths;
   c.y = args.y;
-  c.hN = args.hN;
-  c.cN = args.cN;
   c.workspace = args.workspace;
   c.reserve = args.reserve;
+  return c;
+}
+
+fused_rnn_forward_args InC(const ForwardArgs& args) {
+  auto c = CommonInC<fused_rnn_forward_args>(args);
+  c.hN = args.hN;
+  c.cN = args.cN;
   c.dropout_seed = args.dropout_seed;
   return c;
 }
 
 fused_rnn_backward_args InC(const BackwardArgs& args) {
-  fused_rnn_backward_args c = {};
-  c.size = sizeof(c);
-  c.x = args.x;
-  c.params = args.params;
-  c.h0 = args.h0;
-  c.c0 = args.c0;
-  c.lengths = args.lengths;
-  c.y = args.y;
+  auto c = CommonInC<fused_rnn_backward_args>(args);
   c.dy = args.dy;
   c.dhN = args.dhN;
   c.dcN = args.dcN;
@@ -79,8 +79,6 @@ fused_rnn_backward_args InC(const BackwardArgs& args) {
   c.dparams_req = static_cast<int>(args.dparams_req);
   c.dh0_req = static_cast<int>(args.dh0_req);
   c.dc0_req = static_cast<int>(args.dc0_req);
-  c.workspace = args.workspace;
-  c.reserve = args.reserve;
   return c;
 }
 
