@@ -61,7 +61,7 @@ for megabytes in (12, 25, 40, 60, 100, 200, 1000):
         messages.append(str(error))
     check_small()
     fused_rnn.release_memory()
-assert done
+assert done, messages
 assert fused_rnn.memory()["workspace"] == 0
 train()
 own = [message for message in messages if "FusedRNN" in message]
